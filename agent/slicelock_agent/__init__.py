@@ -1,0 +1,1 @@
+"""The agent: on each node, moves device state out of the way of the next turn and back."""

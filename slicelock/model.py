@@ -1,0 +1,127 @@
+"""What viewers see: the picture that the `status` script returns, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """A request that waits or has its turn. Times in ms before now."""
+
+    id: str
+    run: str
+    job: str
+    lane: str
+    k: int
+    state: str
+    phase: str
+    priority: int
+    slices: tuple[str, ...]
+    members: int
+    joined: int
+    waited_ms: int
+    held_ms: int
+    lease_left_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """An agent as the pool knows it."""
+
+    name: str
+    beat_age_ms: int
+    silent: bool
+    version: str
+    boot: str
+    slices: tuple[str, ...]
+    reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """A slice: who has it, who waits, and what is wrong with it."""
+
+    name: str
+    state: str
+    fence: int
+    nodes: Mapping[str, tuple[str, ...]]
+    settling: bool
+    blocked: Mapping[str, Mapping[str, Any]]
+    kept: str
+    holder: RequestView | None
+    queue: tuple[RequestView, ...]
+    queued: int
+    since_ms: int
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One consistent picture of a pool."""
+
+    pool: str
+    epoch: int
+    now_ms: int
+    slices: tuple[SliceView, ...]
+    nodes: tuple[NodeView, ...]
+    gathering: tuple[RequestView, ...]
+
+    @classmethod
+    def of(cls, pool: str, raw: Mapping[str, Any]) -> Picture:
+        """Build the picture from the `status` script's JSON."""
+        return cls(
+            pool=pool,
+            epoch=int(raw["epoch"]),
+            now_ms=int(raw["now_ms"]),
+            slices=tuple(_slice(item) for item in _items(raw["slices"])),
+            nodes=tuple(_node(item) for item in _items(raw["nodes"])),
+            gathering=tuple(_request(item) for item in _items(raw["gathering"])),
+        )
+
+
+def _items(raw: object) -> list[dict[str, Any]]:
+    # Lua's JSON cannot tell an empty list from an empty object.
+    return cast(list[dict[str, Any]], raw) if isinstance(raw, list) else []
+
+
+def _request(raw: Mapping[str, Any]) -> RequestView:
+    numbers = {
+        name: int(raw[name])
+        for name in ("k", "priority", "members", "joined", "waited_ms", "held_ms", "lease_left_ms")
+    }
+    texts = {name: str(raw[name]) for name in ("id", "run", "job", "lane", "state", "phase", "reason")}
+    return RequestView(slices=tuple(raw["slices"].split()), **texts, **numbers)  # type: ignore[arg-type]
+
+
+def _node(raw: Mapping[str, Any]) -> NodeView:
+    return NodeView(
+        name=raw["name"],
+        beat_age_ms=int(raw["beat_age_ms"]),
+        silent=raw["silent"] == "1",
+        version=raw["version"],
+        boot=raw["boot"],
+        slices=tuple(raw["slices"].split()),
+        reports=dict(raw["reports"]),
+    )
+
+
+def _slice(raw: Mapping[str, Any]) -> SliceView:
+    holder = raw.get("holder")
+    return SliceView(
+        name=raw["name"],
+        state=raw["state"],
+        fence=int(raw["fence"]),
+        nodes={node: tuple(devices.split()) for node, devices in dict(raw["nodes"]).items()},
+        settling=raw["settling"] == "1",
+        blocked=dict(raw["blocked"]),
+        kept=raw["kept"],
+        holder=_request(holder) if holder else None,
+        queue=tuple(_request(item) for item in _items(raw["queue"])),
+        queued=int(raw["queued"]),
+        since_ms=int(raw["since_ms"]),
+        settings=dict(raw["settings"]),
+    )

@@ -1,0 +1,223 @@
+"""Every setting, from `SLICELOCK_*` variables and a `.env` file. A setting's docstring is its reference text."""
+
+from __future__ import annotations
+
+import os
+import socket
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from slicelock.errors import ConfigurationError
+from slicelock.keys import check_name
+
+PREFIX = "SLICELOCK_"
+
+
+class Mode(StrEnum):
+    """What `Slice` does."""
+
+    ON = "on"
+    OFF = "off"
+    OBSERVE = "observe"
+    ALWAYS_EVICT = "always-evict"
+
+
+class _Base(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+    )
+
+    @classmethod
+    def load(cls, **overrides: object) -> Self:
+        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable and the remedy."""
+        try:
+            return cls(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as failure:
+            raise ConfigurationError(_explain(failure)) from None
+
+
+def _explain(failure: ValidationError) -> str:
+    lines = [_line(error["loc"], error["msg"]) for error in failure.errors()]
+    return " ".join(lines)
+
+
+def _line(loc: tuple[int | str, ...], message: str) -> str:
+    name = f"{PREFIX}{str(loc[0]).upper()}: " if loc else ""
+    return f"{name}{message.removeprefix('Value error, ').removeprefix('Assertion failed, ')}."
+
+
+class StoreSettings(_Base):
+    """How to reach Redis."""
+
+    redis_url: SecretStr | None = None
+    """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…` or `unix:///path`. Required unless the mode is
+    `off` or `observe`."""
+    pool: str = "default"
+    """The coordination domain: slices that may be granted together. Everything of one pool lives under one key prefix."""
+    store_timeout: Annotated[float, Field(gt=0, le=60)] = 5.0
+    """Seconds to wait for Redis to connect or to answer one call."""
+
+    @field_validator("pool")
+    @classmethod
+    def _pool(cls, value: str) -> str:
+        return _named("pool", value)
+
+    def url(self) -> str:
+        """The Redis URL; ConfigurationError when it is not set."""
+        if self.redis_url is None:
+            raise ConfigurationError(
+                "SLICELOCK_REDIS_URL is not set, so slicelock does not know its Redis.",
+                advice="Set it (for example redis://localhost:6379/0), use the exports that `slicelock up` prints, "
+                "or set SLICELOCK_MODE=off to run without taking turns.",
+            )
+        return self.redis_url.get_secret_value()
+
+
+def _named(kind: str, value: str) -> str:
+    try:
+        return check_name(kind, value)
+    except ConfigurationError as error:
+        raise ValueError(str(error).rstrip(".")) from None
+
+
+class Settings(StoreSettings):
+    """What a job's process needs to know."""
+
+    mode: Mode = Mode.ON
+    """`on` takes turns; `off` makes every turn a no-op; `observe` measures phases without Redis and prints what sharing would
+    gain; `always-evict` takes an empty turn after each of the job's, so that its state is moved every time."""
+    job: str | None = None
+    """The experiment's name. Required unless the mode is `off` or `observe`."""
+    run: str | None = None
+    """The launch's name. Default: the launcher's (torchrun, Slurm), else made by the first process and inherited."""
+    member: str | None = None
+    """Which member of the run this process is. Default: the launcher's rank, else 0."""
+    members: str = "1"
+    """How many processes take part in each turn: a number, or `auto` for the launcher's world size."""
+    lane: str = "main"
+    """The lane whose turns this process takes unless `Slice` says otherwise."""
+    priority: Annotated[int, Field(ge=-10, le=10)] = 0
+    """A head start in the queue: 30 s of waiting for each step."""
+    lease: Annotated[float, Field(ge=0.5, le=86_400)] = 60.0
+    """Seconds after which a turn ends whose process is no longer heard of."""
+    renew: Annotated[float, Field(gt=0)] = 5.0
+    """Seconds between two heartbeats."""
+    wait_lease: Annotated[float, Field(gt=0)] = 15.0
+    """Seconds after which a waiting request ends whose process is no longer heard of; never more than `lease`."""
+    poll: Annotated[float, Field(gt=0)] = 3.0
+    """Seconds after which a waiter asks again although no message came; never more than a third of `lease`."""
+
+    @field_validator("job", "run", "member", "lane")
+    @classmethod
+    def _names(cls, value: str | None) -> str | None:
+        return None if value is None else _named("This", value)
+
+    @field_validator("members")
+    @classmethod
+    def _members(cls, value: str) -> str:
+        if value != "auto" and not (value.isdigit() and int(value) >= 1):
+            raise ValueError(f"{value!r} is not a number of members; use 1 or more, or `auto`")
+        return value
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if self.renew * 2 > self.lease:
+            raise ValueError(
+                f"SLICELOCK_RENEW ({self.renew:g} s) must be at most half of SLICELOCK_LEASE ({self.lease:g} s)"
+            )
+        return self
+
+    @property
+    def wait_lease_s(self) -> float:
+        """The waiting lease in force, in seconds."""
+        return min(self.wait_lease, self.lease)
+
+    @property
+    def poll_s(self) -> float:
+        """The polling interval in force, in seconds."""
+        return min(self.poll, self.lease / 3, self.wait_lease_s / 3)
+
+    def job_name(self) -> str:
+        """The job's name; ConfigurationError when it is not set."""
+        if self.job is None:
+            raise ConfigurationError(
+                "SLICELOCK_JOB is not set, so slicelock does not know this experiment's name.",
+                advice="Set it to a name of your choice, for example SLICELOCK_JOB=my-experiment.",
+            )
+        return self.job
+
+
+def _default_state_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/slicelock")
+    return Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state")) / "slicelock"
+
+
+def _default_sim_dir() -> Path:
+    return Path(f"/dev/shm/slicelock-{os.geteuid()}")
+
+
+class SimSettings(_Base):
+    """The simulated accelerator."""
+
+    sim_dir: Path = Field(default_factory=_default_sim_dir)
+    """The folder with the simulated devices; it must be in shared memory (`/dev/shm`). Default: `/dev/shm/slicelock-<uid>`."""
+    sim_capacity: Annotated[int, Field(ge=65_536)] = 32 * 1024 * 1024
+    """Bytes of memory of a simulated device that does not exist yet."""
+    sim_device: str = "sim:0"
+    """The simulated device that a job uses."""
+
+
+class AgentSettings(StoreSettings, SimSettings):
+    """What an agent needs to know."""
+
+    node: str = Field(default_factory=lambda: socket.gethostname().split(".")[0] or "node")
+    """This machine's name in the pool. Default: the host name."""
+    state_dir: Path = Field(default_factory=_default_state_dir)
+    """The folder with the agent's journal; it must outlive the agent, not the machine."""
+    beat: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Seconds between two beats."""
+    silent: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds without a beat after which a node counts as silent and its slices are blocked."""
+    hook_deadline: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds that a process has to run its hooks before the next way is tried."""
+    fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
+    """What may move a run's state off a device, in order: `hooks`, `cuda`, `kill`, separated by commas. `kill` must be asked for."""
+    allow_uids: Annotated[tuple[int, ...], NoDecode] = ()
+    """The users whose processes this agent may touch, separated by commas. Default: the agent's own user; for root, everyone."""
+
+    @field_validator("node")
+    @classmethod
+    def _node(cls, value: str) -> str:
+        return _named("node", value)
+
+    @field_validator("fallback", mode="before")
+    @classmethod
+    def _fallback(cls, value: object) -> object:
+        ways = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+        if isinstance(ways, tuple) and (unknown := set(ways) - {"hooks", "cuda", "kill"}):
+            raise ValueError(f"{sorted(unknown)} is not among hooks, cuda, kill")
+        return ways
+
+    @field_validator("allow_uids", mode="before")
+    @classmethod
+    def _uids(cls, value: object) -> object:
+        return tuple(int(part) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _relations(self) -> Self:
+        if self.beat * 2 > self.silent:
+            raise ValueError(
+                f"SLICELOCK_BEAT ({self.beat:g} s) must be at most half of SLICELOCK_SILENT ({self.silent:g} s)"
+            )
+        return self

@@ -1,0 +1,45 @@
+"""What a flow can ask of the driver that runs it.
+
+A flow is a generator: it yields one of these steps and receives the answer; a driver (`store/sync.py`, `store/aio.py`) does
+the I/O. So the logic is written once for sync and async code, and a test drives it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from slicelock.wire import Command
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run one script; the answer is its `Reply`. StoreError is thrown into the flow."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Sleep; the answer is None."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep until a message for this run arrives or the time has passed; the answer says whether one arrived."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The answer is the monotonic clock, in seconds."""
+
+
+Step = Call | Pause | Wait | Now
+Flow = Generator[Step, Any, T]

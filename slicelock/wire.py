@@ -1,0 +1,358 @@
+"""Every script once: its arguments in the order of ARGV, its outcomes, and what its reply carries.
+
+An argument's annotation decides its encoding: `str` as it is, `int` in decimal, `bool` as 1 or 0, `Words` separated by spaces,
+anything else as JSON. A reply is a flat array: the outcome, then names and values; the annotation decodes the value. Numbers
+travel as decimal strings, since a fence has more digits than Lua prints by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, TypeVar, cast, get_type_hints
+
+from slicelock.errors import SchemaMismatch
+
+Words = tuple[str, ...]
+Fences = Mapping[str, int]
+Json = Any
+
+R = TypeVar("R", bound="Reply")
+
+
+# ---------------------------------------------------------------- encoding
+
+
+def _encode(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "1" if value else "0"
+        case int():
+            return str(value)
+        case tuple():
+            return " ".join(cast(Words, value))
+        case _:
+            return json.dumps(value, separators=(",", ":"))
+
+
+def _text(raw: bytes | str | int) -> str:
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+
+
+def _fences(text: str) -> Fences:
+    return {name: int(fence) for name, fence in json.loads(text).items()}
+
+
+_DECODERS: dict[object, Callable[[str], object]] = {
+    str: str,
+    int: int,
+    bool: lambda text: text == "1",
+    Words: lambda text: tuple(text.split()),
+    Fences: _fences,
+    Json: json.loads,
+}
+
+
+@cache
+def _decoders(kind: type[Reply]) -> dict[str, Callable[[str], object]]:
+    return {name: _DECODERS[hint] for name, hint in get_type_hints(kind).items() if hint in _DECODERS}
+
+
+# ---------------------------------------------------------------- bases
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A script's answer: what was achieved, and the facts that go with it."""
+
+    outcome: str
+    reason: str = ""
+    schema: str = ""
+
+    @classmethod
+    def decode(cls: type[R], raw: Sequence[bytes | str | int]) -> R:
+        """Read a reply array; unknown names are ignored, so that an older client understands a newer script."""
+        words = [_text(item) for item in raw]
+        if words[0] == "SCHEMA":
+            raise SchemaMismatch(
+                f"The pool's data has schema {words[2]}, this slicelock has {words[4]}.",
+                advice="Upgrade the older of the two; agents first.",
+            )
+        decoders = _decoders(cls)
+        pairs = zip(words[1::2], words[2::2], strict=True)
+        return cls(words[0], **{k: decoders[k](v) for k, v in pairs if k in decoders})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One call of one script. Subclasses declare ARGV by their fields, in order."""
+
+    script: ClassVar[str]
+    outcomes: ClassVar[frozenset[str]]
+    reply: ClassVar[type[Reply]]
+
+    def argv(self) -> list[str]:
+        """The script's ARGV."""
+        return [_encode(getattr(self, f.name)) for f in fields(self)]
+
+
+def _outcomes(text: str) -> frozenset[str]:
+    return frozenset(text.split()) | {"SCHEMA"}
+
+
+# ---------------------------------------------------------------- client scripts
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireReply(Reply):
+    """`fences`, `lease_ms`, `moved`: HELD. `position`, `next_ms` (0: nothing due): QUEUED. `missing`, `joined`: GATHERING.
+    `by`, `heard_ms`: TAKEN. `ended`, `newest`: ENDED. `slice`: the slice that `reason` is about."""
+
+    fences: Fences = field(default_factory=dict[str, int])
+    lease_ms: int = 0
+    moved: bool = False
+    position: int = 0
+    next_ms: int = 0
+    missing: int = 0
+    joined: Words = ()
+    by: str = ""
+    heard_ms: int = 0
+    ended: str = ""
+    newest: int = 0
+    slice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Command):
+    """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this member is done with every
+    earlier turn of the lane."""
+
+    script: ClassVar[str] = "acquire"
+    outcomes: ClassVar[frozenset[str]] = _outcomes(
+        "HELD SWITCHING QUEUED GATHERING BUSY MISMATCH LATE TAKEN QUEUE_FULL NO_SUCH_SLICE ENDED RUN_LOST"
+    )
+    reply: ClassVar[type[Reply]] = AcquireReply
+
+    run: str
+    job: str
+    lane: str
+    k: int
+    member: str
+    members: int
+    slices: Words
+    process: str
+    lease_ms: int
+    wait_ms: int
+    waited_ms: int = 0
+    priority: int = 0
+    phase: str = ""
+    no_wait: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenewReply(Reply):
+    """`parts`: one {lane, k, state, reason, outcome, state_saved, wanted} for each part sent, in order; state is a request state,
+    UNKNOWN or LOST. `commands`: hook commands of this process without an answer yet, [{n, what, slice}]."""
+
+    epoch: int = 0
+    parts: Json = ()
+    commands: Json = ()
+    registered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Renew(Command):
+    """The heartbeat of everything that one process has.
+
+    `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence} (empty before HELD was
+    told), yielded [slices]}], `done` {lane: {k, member}} (the last turn this process's member has finished), `answers`
+    [{n, what, outcome: done|failed, reason, bytes, seconds}]."""
+
+    script: ClassVar[str] = "renew"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
+    reply: ClassVar[type[Reply]] = RenewReply
+
+    run: str
+    job: str
+    process: str
+    lease_ms: int
+    wait_ms: int
+    report: Json
+
+
+@dataclass(frozen=True, slots=True)
+class YieldReply(Reply):
+    """`waiters`: how many requests wait for the slices given back. LOST carries `ended` (the request's outcome) and `reason`."""
+
+    waiters: int = 0
+    ended: str = ""
+    state_saved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Yield(Command):
+    """End this member's part of a turn: of `slices`, or of the whole turn when empty."""
+
+    script: ClassVar[str] = "yield"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("YIELDED PARTIAL ALREADY LOST")
+    reply: ClassVar[type[Reply]] = YieldReply
+
+    run: str
+    lane: str
+    k: int
+    member: str
+    slices: Words = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Command):
+    """Give a request up for all its members, also one not yet seen or just held; it never starts afterwards."""
+
+    script: ClassVar[str] = "cancel"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("CANCELLED ALREADY")
+    reply: ClassVar[type[Reply]] = Reply
+
+    run: str
+    job: str
+    lane: str
+    k: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterReply(Reply):
+    """`lanes`: {lane: {k, state, joined [members]}}, the newest turn of each lane of the run. `job`: the name the run is known by."""
+
+    lanes: Json = field(default_factory=dict[str, Any])
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Register(Command):
+    """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`."""
+
+    script: ClassVar[str] = "register"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
+    reply: ClassVar[type[Reply]] = RegisterReply
+
+    run: str
+    job: str
+    process: str
+    uid: int
+    slices: Words
+    hooks: Json
+    gone: bool = False
+
+
+# ---------------------------------------------------------------- agent, operator and viewer scripts
+
+
+@dataclass(frozen=True, slots=True)
+class BeatReply(Reply):
+    """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each slice of the node.
+    `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes {identity: {uid, slices, hooks, member, heard_ms,
+    command, answer}}}} for runs whose rev differs from the one the agent knows. `more`: something is still due to be reaped."""
+
+    epoch: int = 0
+    more: bool = False
+    wanted: Json = field(default_factory=dict[str, Any])
+    results: Json = ()
+    runs: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Beat(Command):
+    """An agent's heartbeat, and the pool's sweep.
+
+    `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs]}} (run, lane, k and fence of the last
+    admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing is under way), `results`
+    [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason, run, moved, bytes, seconds}], `exits`
+    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}."""
+
+    script: ClassVar[str] = "beat"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
+    reply: ClassVar[type[Reply]] = BeatReply
+
+    node: str
+    boot: str
+    version: str
+    silent_ms: int
+    report: Json
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeReply(Reply):
+    """`ended`: how the request had ended already."""
+
+    ended: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke(Command):
+    """End a named request for an operator; optionally put it back into its queues."""
+
+    script: ClassVar[str] = "revoke"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("REVOKED ENDED")
+    reply: ClassVar[type[Reply]] = RevokeReply
+
+    request: str
+    why: str = ""
+    requeue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareReply(Reply):
+    """`slice`: for OVERLAP, the slice that has the device already."""
+
+    slice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declare(Command):
+    """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one that is not in use."""
+
+    script: ClassVar[str] = "declare"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE OVERLAP")
+    reply: ClassVar[type[Reply]] = DeclareReply
+
+    slice: str
+    nodes: Json
+    settings: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Forget(Command):
+    """Forget a slice that is not in use, or a node that has none."""
+
+    script: ClassVar[str] = "forget"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE NO_SUCH_SLICE")
+    reply: ClassVar[type[Reply]] = Reply
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply(Reply):
+    """`picture`: see `model.Picture`."""
+
+    picture: Json = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Command):
+    """One consistent picture of the pool, or of one slice; changes nothing."""
+
+    script: ClassVar[str] = "status"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK NO_SUCH_SLICE")
+    reply: ClassVar[type[Reply]] = StatusReply
+
+    slice: str = ""
+    queue_limit: int = 100
+
+
+COMMANDS: tuple[type[Command], ...] = (Acquire, Renew, Yield, Cancel, Register, Beat, Revoke, Declare, Forget, Status)
