@@ -45,9 +45,9 @@ class EmbeddedServer:
     write on disk, so that `stop()` or `kill()` and `start()` bring the data back. `directory` is kept at the
     end; the default, a temporary one, is not. `options` are further settings of the server by name.
 
-    Raises ConfigurationError when no server binary is found, StoreUnavailable with the server's last words when
-    it does not start. The kernel ends the server with the *thread* that started it, so start it from one that
-    lives as long (the main thread).
+    Raises ConfigurationError when no server binary is found, StoreUnavailable with the server's last words
+    when it does not start. The kernel ends the server with the *thread* that started it, so start it from one
+    that lives as long (the main thread).
     """
 
     def __init__(

