@@ -1,25 +1,33 @@
-# Everything is run from the checkout; .venv holds what it needs.
+# Everything runs from the checkout; .venv holds what it needs.
+#
+#   make demo      two training jobs share one simulated accelerator
+#   make test      all tests
+#   make check     what CI runs
+#   make install   just the set-up (every other target does it when needed)
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test stateful check lint types clean
+.DELETE_ON_ERROR:
+.PHONY: install demo test stateful bench check lint format types clean
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable '.[demo,bench]' --group dev
-	touch $@
+.venv/installed: pyproject.toml tools/install.sh
+	@PYTHON='$(PYTHON)' sh tools/install.sh
 
 demo: install
-	$(BIN)/slicelock demo
+	@$(BIN)/slicelock demo
 
 test: install
 	$(BIN)/pytest
 
 stateful: install
 	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful
+
+bench: install
+	$(BIN)/slicelock bench handoff
+	$(BIN)/slicelock bench throughput
+	$(BIN)/slicelock bench queue
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -28,10 +36,14 @@ lint: install
 	$(BIN)/python tools/lint_lua.py
 	$(BIN)/lint-imports
 
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
 types: install
 	$(BIN)/pyright
 
 check: lint types test
 
 clean:
-	rm -rf .venv dist build
+	rm -rf .venv dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

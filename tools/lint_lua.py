@@ -1,7 +1,7 @@
 """Checks the Lua scripts as Redis gets them: rendered, compiled with `luac5.1 -p`, linted with `luacheck`.
 
-Also finds functions of `lua/include/` that nothing uses, which a linter of single scripts cannot see. A missing
-tool is a notice on a developer's machine and an error where `CI` is set.
+Also finds functions of `lua/include/` that nothing uses, which a linter of single scripts cannot see. A
+missing tool is a notice on a developer's machine and an error where `CI` is set.
 """
 
 from __future__ import annotations
