@@ -19,9 +19,9 @@ START_MS = 1_800_000_000_000
 STEP_MS = 4_000  # pool time takes a step above 5 s as nothing
 
 
-def connect(url: str, **options: object) -> redis.Redis:
+def connect(url: str, *, timeout: float = 10.0, protocol: int = 2) -> redis.Redis:
     """A client that never repeats a call by itself."""
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=10.0, **options)  # type: ignore[arg-type]
+    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout, protocol=protocol)
 
 
 class Scripts:
