@@ -6,26 +6,24 @@ asked, and is gone at the end, also when the process that started it is killed.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from slicelock.errors import ConfigurationError, StoreUnavailable
+from slicelock.guard import die_with_parent
 
 NAMES = ("valkey-server", "redis-server")
 START_S = 10.0
-PR_SET_PDEATHSIG = 1
 SOCKET_PATH_LIMIT = 100  # the kernel's sun_path holds 108 bytes on Linux, 104 on macOS
 
 
@@ -92,7 +90,7 @@ class EmbeddedServer:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
+                    preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
                     start_new_session=True,  # Ctrl-C in a terminal is for the program alone
                 )
             self._await_answer()
@@ -204,19 +202,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _die_with_parent(parent: int) -> Callable[[], None] | None:
-    """What the child does before it becomes the server: ask to be killed with its parent (Linux only)."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(
-        None
-    ).prctl  # looked up here: after a fork, loading could wait for a lock that nobody holds any more
-
-    def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask

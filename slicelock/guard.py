@@ -1,0 +1,164 @@
+"""Starts a command and ends it, with everything it started, when the process that asked for it is gone.
+
+Run as a script of its own (`python -I -S guard.py PARENT STATUS_FD COMMAND…`), so that it is small, starts at
+once and survives a kill -9 of its parent. It is the child subreaper of the command: nothing that the command
+starts can slip away by losing its parent. To STATUS_FD it writes one line: the command's pid, or `error` and
+why it could not be started.
+
+It ends with the command's exit code, or 128 and the signal that ended it. A SIGTERM from its parent ends the
+command and its descendants; other signals are the business of whoever sent them to the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+GRACE_S = 5.0  # between asking a command to end and ending it
+NOT_STARTED = 125
+
+
+def die_with_parent(parent: int, how: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
+    """What a new child does first, so that the kernel sends it `how` when its parent is gone (Linux only).
+
+    For `preexec_fn`: one system call, no lock is taken. The kernel watches the *thread* that started it.
+    """
+    if not sys.platform.startswith("linux"):
+        return None
+    # Looked up here: after a fork, loading could wait for a lock that nobody holds any more.
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, how)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, zombies left out."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough, and this runs while processes come and go
+        if entry.isdigit() and (parent := _parent(entry)):
+            parents.setdefault(parent, []).append(int(entry))
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = parents.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def _parent(pid: str) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[1])
+
+
+def main() -> int:
+    """Run the command of the command line; see the module's docstring."""
+    parent, status, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    os.set_inheritable(status, False)
+    watched = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    pid = _start(command, status)
+    return NOT_STARTED if pid is None else _watch(pid, parent, watched)
+
+
+def _start(command: list[str], status: int) -> int | None:
+    ask = die_with_parent(os.getpid())
+    failed, fail = os.pipe()  # closed by a successful exec
+    pid = os.fork()
+    if pid == 0:
+        _become(command, ask, fail)
+    os.close(fail)
+    with open(failed, "rb") as reader:  # noqa: PTH123 - a descriptor
+        why = reader.read().decode()
+    if why:
+        os.waitpid(pid, 0)
+    with open(status, "w") as writer:
+        writer.write(f"error {why}\n" if why else f"{pid}\n")
+    return None if why else pid
+
+
+def _become(command: list[str], ask: Callable[[], None] | None, fail: int) -> None:
+    try:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, not by the command
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if ask:
+            ask()
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(fail, (error.strerror or str(error)).encode())
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _watch(pid: int, parent: int, watched: set[signal.Signals]) -> int:
+    while True:
+        if (code := _reap(pid)) is not None:
+            return code
+        if os.getppid() != parent:
+            return _end(pid)
+        got = signal.sigwaitinfo(watched)
+        if got.si_signo == signal.SIGTERM and got.si_pid == parent:
+            return _end(pid)
+
+
+def _reap(pid: int) -> int | None:
+    """Take in every child that has ended; the command's exit code if it is among them."""
+    code: int | None = None
+    while True:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if ended == 0:
+            return code
+        if ended == pid:
+            code = os.waitstatus_to_exitcode(status)
+            code = code if code >= 0 else 128 - code
+
+
+def _end(pid: int) -> int:
+    """End the command and all its descendants: first asking, then not; the command's exit code."""
+    code: int | None = None
+    deadline = time.monotonic() + GRACE_S
+    asked: set[int] = set()
+    while True:
+        ended = _reap(pid)
+        code = code if ended is None else ended
+        left = descendants(os.getpid())
+        if not left:
+            return code if code is not None else 128 + signal.SIGKILL
+        late = time.monotonic() > deadline
+        for one in left if late else set(left) - asked:
+            _send(one, signal.SIGKILL if late else signal.SIGTERM)
+        asked |= set(left)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.05)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+        os.kill(pid, signal.SIGCONT)  # a stopped process would not notice
+
+
+if __name__ == "__main__":
+    sys.exit(main())
