@@ -1,0 +1,110 @@
+"""An agent of one's own as a child process: for `slicelock up`, the demo and the benches on one machine."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import IO, Self
+
+from slicelock.errors import AgentError
+from slicelock.guard import die_with_parent
+
+READY = "slicelock-agent ready"
+START_S = 30.0
+STOP_S = 15.0
+
+
+class LocalAgent:
+    """One agent process, as a context manager: ready when the block begins, gone when it ends.
+
+    `slices` maps names to devices (`{"trainers": "sim:0"}`); `env` has the agent's SLICELOCK_* variables beside
+    those of this process. What the agent logs is kept for `log()`, or goes to standard error with `loud`.
+
+    Raises AgentError with the agent's last words when it does not get ready. The kernel ends the agent with the
+    *thread* that started it.
+    """
+
+    def __init__(self, slices: Mapping[str, str], env: Mapping[str, str], *, loud: bool = False) -> None:
+        self.slices, self.env, self.loud = dict(slices), dict(env), loud
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The agent's process; AgentError when it was never started."""
+        if self._process is None:
+            raise AgentError("The agent is not running.")
+        return self._process
+
+    def log(self) -> str:
+        """What the agent has logged so far; empty with `loud`."""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    def start(self) -> Self:
+        """Start the agent and wait until it is ready."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "slicelock_agent", *self._options()],
+            env={**os.environ, **self.env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if self.loud else self._log,
+            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
+            start_new_session=True,  # Ctrl-C in a terminal is for the program alone
+        )
+        if not self._becomes_ready(self._process.stdout):
+            said = self.log().strip().splitlines()
+            self.stop()
+            raise AgentError(f"The agent did not start: {said[-1] if said else 'it said nothing'}")
+        return self
+
+    def stop(self) -> None:
+        """Ask the agent to end, and end it if it does not within 15 s."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        """Stop the agent and forget its log."""
+        self.stop()
+        if self._process is not None and self._process.stdout:
+            self._process.stdout.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _options(self) -> list[str]:
+        return [word for name, devices in self.slices.items() for word in ("--slice", f"{name}={devices}")]
+
+    def _becomes_ready(self, output: IO[bytes] | None) -> bool:
+        assert output is not None
+        deadline = time.monotonic() + START_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                if not (line := output.readline()):
+                    return False
+                if line.decode(errors="replace").startswith(READY):
+                    return True
+        return False
