@@ -1,0 +1,113 @@
+"""Settings: from the environment and `.env`, checked, with one clear line when wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicelock.errors import ConfigurationError
+from slicelock.settings import AgentSettings, Mode, Settings, SimSettings, StoreSettings
+
+EVERY = (StoreSettings, Settings, SimSettings, AgentSettings)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without a `.env`."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    settings = Settings.load()
+    assert (settings.lease, settings.renew, settings.poll_s) == (60.0, 5.0, 3.0)
+    assert (settings.mode, settings.lane, settings.members, settings.priority) == (Mode.ON, "main", "1", 0)
+    agent = AgentSettings.load()
+    assert (agent.beat, agent.silent, agent.hook_deadline) == (1.0, 10.0, 120.0)
+    assert agent.fallback == ("hooks", "cuda")
+
+
+def test_the_environment_wins_over_the_file_and_arguments_over_both(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere / ".env").write_text("SLICELOCK_JOB=from-file\nSLICELOCK_LANE=from-file\nOTHER=1\n")
+    monkeypatch.setenv("SLICELOCK_LANE", "from-environment")
+    settings = Settings.load(member="3", run=None)
+    assert (settings.job, settings.lane, settings.member) == ("from-file", "from-environment", "3")
+
+
+def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICELOCK_JOB", "")
+    assert Settings.load().job is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JOB", "a b"),
+        ("RUN", "a/b"),
+        ("LANE", "-x"),
+        ("MEMBER", "é"),
+        ("POOL", "a:{b}"),
+        ("MEMBERS", "0"),
+        ("MEMBERS", "many"),
+        ("PRIORITY", "11"),
+        ("LEASE", "0.1"),
+        ("RENEW", "0"),
+        ("MODE", "maybe"),
+        ("STORE_TIMEOUT", "0"),
+    ],
+)
+def test_a_bad_value_names_its_variable(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"SLICELOCK_{name}", value)
+    with pytest.raises(ConfigurationError, match=f"SLICELOCK_{name}: ") as caught:
+        Settings.load()
+    assert "\n" not in str(caught.value)
+
+
+def test_renew_must_fit_into_the_lease() -> None:
+    with pytest.raises(ConfigurationError, match=r"SLICELOCK_RENEW.*SLICELOCK_LEASE"):
+        Settings.load(lease=8.0)
+    assert Settings.load(lease=10.0).poll_s == pytest.approx(3.0)
+    assert Settings.load(lease=3.0, renew=1.0).wait_lease_s == 3.0
+
+
+def test_beat_must_fit_into_silent() -> None:
+    with pytest.raises(ConfigurationError, match=r"SLICELOCK_BEAT.*SLICELOCK_SILENT"):
+        AgentSettings.load(beat=6.0)
+
+
+def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICELOCK_FALLBACK", "hooks, kill")
+    monkeypatch.setenv("SLICELOCK_ALLOW_UIDS", "1000,1001")
+    agent = AgentSettings.load()
+    assert (agent.fallback, agent.allow_uids) == (("hooks", "kill"), (1000, 1001))
+    monkeypatch.setenv("SLICELOCK_FALLBACK", "hooks,prayer")
+    with pytest.raises(ConfigurationError, match=r"SLICELOCK_FALLBACK.*prayer"):
+        AgentSettings.load()
+
+
+def test_uids_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICELOCK_ALLOW_UIDS", "root")
+    with pytest.raises(ConfigurationError, match="SLICELOCK_ALLOW_UIDS"):
+        AgentSettings.load()
+
+
+def test_what_is_missing_is_named_with_the_remedy() -> None:
+    with pytest.raises(ConfigurationError, match=r"SLICELOCK_REDIS_URL is not set.*slicelock up"):
+        Settings.load().url()
+    with pytest.raises(ConfigurationError, match=r"SLICELOCK_JOB is not set"):
+        Settings.load().job_name()
+
+
+def test_a_password_shows_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICELOCK_REDIS_URL", "redis://user:hunter2@host/0")
+    settings = Settings.load()
+    assert "hunter2" not in repr(settings) + str(settings)
+    assert settings.url() == "redis://user:hunter2@host/0"
+
+
+@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
+def test_every_setting_has_its_reference_text(kind: type[StoreSettings]) -> None:
+    assert all(field.description for field in kind.model_fields.values())
