@@ -23,17 +23,18 @@ STOP_S = 15.0
 class LocalAgent:
     """One agent process, as a context manager: ready when the block begins, gone when it ends.
 
-    `slices` maps names to devices (`{"trainers": "sim:0"}`); `env` has the agent's SLICELOCK_* variables beside
-    those of this process. What the agent logs is kept for `log()`, or goes to standard error with `loud`.
+    `slices` maps names to devices (`{"trainers": "sim:0"}`); `env` has the agent's SLICELOCK_* variables
+    beside those of this process. What the agent logs is kept for `log()`, or goes to standard error with
+    `loud`.
 
-    Raises AgentError with the agent's last words when it does not get ready. The kernel ends the agent with the
-    *thread* that started it.
+    Raises AgentError with the agent's last words when it does not get ready. The kernel ends the agent with
+    the *thread* that started it.
     """
 
     def __init__(self, slices: Mapping[str, str], env: Mapping[str, str], *, loud: bool = False) -> None:
         self.slices, self.env, self.loud = dict(slices), dict(env), loud
         self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -54,6 +55,7 @@ class LocalAgent:
             env={**os.environ, **self.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            bufsize=0,  # a selector does not see what a buffer has read ahead
             stderr=None if self.loud else self._log,
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
             start_new_session=True,  # Ctrl-C in a terminal is for the program alone
