@@ -1,0 +1,36 @@
+-- An agent's heartbeat: what its node shows, what it has achieved and seen; and the pool's sweep.
+-- KEYS[1] meta
+-- ARGV[1] node (name)
+-- ARGV[2] boot (boot id)
+-- ARGV[3] version (text)
+-- ARGV[4] silent_ms (ms)
+-- ARGV[5] report (JSON: slices, results, exits, commands, known)
+-- OK done: epoch, more, wanted, results, runs
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: a result for another fence than the present one is STALE, an exit or command already known changes nothing.
+--- @include "light"
+--- @include "all"
+--- @include "beat_slice"
+--- @include "beat_results"
+--- @include "beat_reply"
+local node, report = ARGV[1], cjson.decode(ARGV[5])
+redis.call('SADD', key('nodes'), node)
+due('node|' .. node, pool + ARGV[4])
+local was_silent = (record('node', node) or {}).silent
+write('node', node, { beat_ms = num(pool), epoch = record('meta').epoch, boot = ARGV[2], version = ARGV[3], silent = false })
+if was_silent then event('heard', { node = node }) end
+
+for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
+for s, shown in pairs(report.slices or {}) do
+  if serves(s, node) then take_report(s, node, shown) end
+end
+local results = {}
+for i, result in ipairs(report.results or {}) do results[i] = take_result(node, result) end
+for _, gone in ipairs(report.exits or {}) do rules.exited(gone.run, gone.process, 'its process has ended') end
+for _, command in ipairs(report.commands or {}) do post_command(node, command) end
+rules.go_on()
+
+local more = redis.call('ZCOUNT', key('deadlines'), '-inf', '(' .. num(pool)) > 0
+return { 'OK', 'epoch', record('meta').epoch, 'more', more and '1' or '0',
+         'wanted', cjson.encode(wanted(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
+         'results', #results > 0 and cjson.encode(results) or '[]' }

@@ -1,0 +1,54 @@
+-- Declares a slice with all its nodes and devices, or changes one that is not in use.
+-- KEYS[1] meta
+-- ARGV[1] slice (name)
+-- ARGV[2] nodes (JSON: node to list of devices; empty: agentless)
+-- ARGV[3] settings (JSON)
+-- OK it is as asked
+-- IN_USE it is, and would have to change: reason
+-- OVERLAP a device belongs to another slice: slice, reason
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: declaring the same again changes nothing.
+--- @include "all"
+--- @include "in_use"
+local s, nodes = ARGV[1], cjson.decode(ARGV[2])
+local S = record('slice', s)
+
+local names, changes = {}, { settings = ARGV[3] }
+for node, devices in pairs(nodes) do
+  names[#names + 1] = node
+  changes['devices:' .. node] = table.concat(devices, ' ')
+end
+table.sort(names)
+changes.nodes = table.concat(names, ' ')
+
+local same = S ~= nil
+for field, value in pairs(changes) do same = same and S[field] == value end
+if same then rules.go_on(); return { 'OK' } end
+
+for _, other in ipairs(redis.call('SMEMBERS', key('slices'))) do
+  for _, node in ipairs(names) do
+    for _, device in ipairs(other ~= s and nodes[node] or {}) do
+      if contains((record('slice', other) or {})['devices:' .. node], device) then
+        rules.go_on()
+        return { 'OVERLAP', 'slice', other, 'reason', device .. ' of node ' .. node .. ' is in slice ' .. other }
+      end
+    end
+  end
+end
+local reason = S and in_use(s)
+if reason then rules.go_on(); return { 'IN_USE', 'reason', reason } end
+
+for _, node in ipairs(words(S and S.nodes)) do leave_node(s, node) end
+write('slice', s, changes)
+if not S then write('slice', s, { state = 'free', fence = '0', since = num(raw) }) end
+redis.call('SADD', key('slices'), s)
+for _, node in ipairs(names) do
+  write('node', node, { slices = with((record('node', node) or {}).slices, s) })
+  redis.call('SADD', key('nodes'), node)
+  if not record('node', node).beat_ms then due('node|' .. node, pool + 10000) end
+end
+event('declared', { slice = s })
+if #names > 0 then rules.unsettle(s, EPOCH_PATIENCE) end
+rules.touch_all()
+rules.go_on()
+return { 'OK' }

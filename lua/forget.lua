@@ -1,0 +1,33 @@
+-- Forgets a slice that is not in use, or a node that has none.
+-- KEYS[1] meta
+-- ARGV[1] kind (slice or node)
+-- ARGV[2] name (name)
+-- OK it is not known any more
+-- IN_USE it is in use: reason
+-- NO_SUCH_SLICE there is none of that name
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: what is not known is NO_SUCH_SLICE.
+--- @include "all"
+--- @include "in_use"
+local kind, name = ARGV[1], ARGV[2]
+local it = record(kind, name)
+rules.go_on()
+if not it then return { 'NO_SUCH_SLICE' } end
+
+if kind == 'node' then
+  if it.slices and it.slices ~= '' then return { 'IN_USE', 'reason', 'slices ' .. it.slices .. ' have it' } end
+  erase('node', name)
+  redis.call('SREM', key('nodes'), name)
+  undue('node|' .. name)
+  return { 'OK' }
+end
+
+local reason = in_use(name)
+if reason then return { 'IN_USE', 'reason', reason } end
+for _, node in ipairs(words(it.nodes)) do leave_node(name, node) end
+erase('slice', name)
+redis.call('DEL', key('ready', name), key('queue', name))
+redis.call('SREM', key('slices'), name)
+redis.call('ZREM', key('deadlines'), 'settle|' .. name, 'kept|' .. name, 'retry|' .. name)
+event('forgotten', { slice = name })
+return { 'OK' }

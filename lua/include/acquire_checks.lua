@@ -1,0 +1,31 @@
+-- What `acquire` refuses, before it writes.
+local QUEUE_LIMIT = 20000
+
+-- A process that takes another live one's place would end its turn.
+local function refuse_member(run, lane, member, process)
+  for _, open in ipairs(rules.open_in_lane(run, lane)) do
+    local other = (record('members', open.id) or {})[member]
+    if other and other ~= process and other ~= '-' and not rules.has_yielded(open.id, member) then
+      local heard = rules.alive(run, other)
+      if heard then return { 'TAKEN', 'by', other, 'heard_ms', num(heard) } end
+      rules.exited(run, other, 'its process was replaced')
+    end
+  end
+end
+
+local function refuse_slices(run, slices)
+  for _, s in ipairs(words(slices)) do
+    local lost = (record('run', run) or {})['lost:' .. s]
+    if not record('slice', s) then return { 'NO_SUCH_SLICE', 'slice', s } end
+    if lost then return { 'RUN_LOST', 'slice', s, 'reason', lost } end
+  end
+end
+
+local function refuse_open(run, lane, k, slices)
+  local newest = tonumber((record('run', run) or {})['newest:' .. lane]) or 0
+  if k <= newest then return { 'ENDED', 'ended', 'yielded', 'reason', 'it is no longer remembered', 'newest', num(newest) } end
+  for _, s in ipairs(words(slices)) do
+    if redis.call('ZCARD', key('queue', s)) >= QUEUE_LIMIT then return { 'QUEUE_FULL', 'slice', s } end
+  end
+end
+--- @include "acquire_place"

@@ -1,0 +1,32 @@
+-- Where a request stands, as `acquire` replies it.
+local function unsettled(r)
+  for _, s in ipairs(rules.live(r)) do
+    if (record('slice', s) or {}).settling then return s end
+  end
+end
+
+local answers = {}
+
+function answers.held(_, r)
+  local fences = {}
+  for _, s in ipairs(rules.live(r)) do fences[s] = r['fence:' .. s] end
+  return { 'HELD', 'fences', cjson.encode(fences), 'lease_ms', r.lease_ms, 'moved', r.moved or '0' }
+end
+
+function answers.switching(_, r)
+  for _, s in ipairs(rules.live(r)) do
+    local reason = rules.blocked(s, r.run)
+    if reason then return { 'SWITCHING', 'reason', reason, 'slice', s } end
+  end
+  return { 'SWITCHING', 'reason', '' }
+end
+
+function answers.gathering(id, r)
+  return { 'GATHERING', 'missing', num(r.members - r.joined), 'joined', table.concat(rules.members(id), ' ') }
+end
+
+function answers.ended(_, r)
+  local newest = (record('run', r.run) or {})['newest:' .. r.lane] or r.k
+  return { 'ENDED', 'ended', r.outcome, 'reason', r.reason or '', 'newest', newest }
+end
+--- @include "answer_queued"

@@ -1,0 +1,36 @@
+-- What is wanted on each slice of a node, and the runs it has to know.
+local function wanted(node, report)
+  local list = {}
+  for s in pairs(report.slices or {}) do
+    local S = serves(s, node) and record('slice', s)
+    local r = S and S.request and record('request', S.request) or {}
+    list[s] = S and { known = '1', state = S.state, fence = S.fence, settling = S.settling and '1' or '0', request = S.request,
+                      run = r.run, job = r.job, lane = r.lane, k = r.k, settings = S.settings } or { known = '0' }
+  end
+  return list
+end
+
+local function processes(run)
+  local list = {}
+  for field, value in pairs(record('procs', run) or {}) do
+    local p, what = string.match(field, '^([^#]+)#?(%a*)$')
+    list[p] = list[p] or {}
+    if what == '' then list[p].facts = value elseif what == 'heard' then list[p].heard_ms = num(pool - value)
+    else list[p][what] = value end
+  end
+  return list
+end
+
+local function runs_to_tell(node, report)
+  local list, known = {}, report.known or {}
+  local function tell(run)
+    local R = record('run', run)
+    if R and R.rev and R.rev ~= known[run] then list[run] = { rev = R.rev, job = R.job, processes = processes(run) } end
+  end
+  for s in pairs(report.slices or {}) do
+    local S = serves(s, node) and record('slice', s)
+    if S and S.request then tell(record('request', S.request).run) end
+  end
+  for run in pairs(known) do tell(run) end
+  return list
+end

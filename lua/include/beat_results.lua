@@ -1,0 +1,30 @@
+-- Results of switches, and commands to hooks.
+local on_failure = {}
+
+function on_failure.evict(s, node, id, result)
+  rules.block_eviction(s, node, result.run, result.reason)
+  rules.requeue(id, result.reason)
+end
+
+function on_failure.restore(s, _, id, result)
+  write('run', record('request', id).run, { ['lost:' .. s] = result.reason })
+  rules.finish(id, 'failed', result.reason)
+end
+
+function on_failure.refused(_, _, id, result) rules.finish(id, 'failed', result.reason) end
+
+local function take_result(node, result)
+  local s = result.slice
+  local S = record('slice', s)
+  if not serves(s, node) or S.settling or S.state ~= 'switching' or tonumber(S.fence) ~= result.fence then return 'STALE' end
+  local id = S.request
+  request_event(result.outcome == 'READY' and 'ready' or 'failed', record('request', id), { slice = s, node = node,
+    fence = S.fence, reason = result.reason, bytes = result.bytes and num(result.bytes), seconds = tostring(result.seconds or 0) })
+  if result.outcome ~= 'READY' then on_failure[result.what](s, node, id, result); return 'OK' end
+  redis.call('SADD', key('ready', s), node)
+  if S['tries:' .. node] then write('slice', s, { ['tries:' .. node] = false }) end
+  if result.moved then write('request', id, { moved = '1' }) end
+  rules.try_hold(id, record('request', id))
+  return 'OK'
+end
+--- @include "post_command"

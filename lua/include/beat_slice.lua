@@ -1,0 +1,22 @@
+-- What a node shows of one of its slices.
+local DAY = 86400000
+
+local function serves(s, node)
+  return record('slice', s) and contains(record('slice', s).nodes, node)
+end
+
+-- A beat ends the node's silence.
+local function wake(s, node)
+  local why = rules.block_of(s, node)
+  if why and why.kind == 'silent' then rules.block(s, node, nil) end
+end
+
+local function sane(top)
+  return type(top) == 'number' and top == math.floor(top) and top >= 0 and top <= (raw + DAY) * 1024
+end
+
+local function shows(list, run)
+  for _, other in ipairs(list or {}) do if other == run then return true end end
+  return false
+end
+--- @include "take_report"

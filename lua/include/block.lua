@@ -1,0 +1,28 @@
+-- Blocked slices: each node's reason; `why` nil heals.
+local SWITCH_PATIENCE = 10000   -- ms that a switch of several slices waits for a blocked one before it frees the others
+
+function rules.block(s, node, why)
+  local S = record('slice', s)
+  local all = S.blocked and cjson.decode(S.blocked) or {}
+  if not why and not all[node] then return end
+  all[node] = why
+  write('slice', s, { blocked = next(all) and cjson.encode(all) or false })
+  event(why and 'blocked' or 'healed', { slice = s, node = node, reason = why and why.reason, kind = why and why.kind })
+  rules.touch_all()
+  if not why or not S.request or #words(record('request', S.request).slices) < 2 then return end
+  if S.state == 'switching' then due('switch|' .. S.request, pool + SWITCH_PATIENCE) end
+end
+
+function rules.block_of(s, node)
+  local all = (record('slice', s) or {}).blocked
+  return all and cjson.decode(all)[node]
+end
+
+-- A run that cannot be evicted: tried again after 2, 4, 8 … 60 s, or when it is gone.
+function rules.block_eviction(s, node, run, reason)
+  local tries = (tonumber(record('slice', s)['tries:' .. node]) or 0) + 1
+  local wait = math.min(1000 * 2 ^ tries, 60000)
+  write('slice', s, { ['tries:' .. node] = num(tries) })
+  rules.block(s, node, { kind = 'evict', run = run, reason = reason, tries = tries, ['until'] = num(pool + wait) })
+  due('retry|' .. s, pool + wait)
+end

@@ -1,0 +1,27 @@
+-- Who is next: scanning the queues.
+local SCAN = 64            -- entries looked at in one go; the rest is looked at by the next script (`scan` deadline)
+
+-- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up.
+function rules.passed_over(r, here)
+  for _, s in ipairs(words(r.slices)) do
+    local S = record('slice', s)
+    if not S or (s ~= here and S.settling) or rules.blocked(s, r.run) then return true end
+  end
+  return false
+end
+
+function rules.first_in(s, id)
+  for _, other in ipairs(redis.call('ZRANGE', key('queue', s), 0, SCAN - 1)) do
+    if other == id then return true end
+    if not rules.passed_over(record('request', other), s) then return false end
+  end
+  return false
+end
+
+function rules.startable(id, r, here)
+  for _, s in ipairs(words(r.slices)) do
+    if not rules.free_for(s, r, id) then return false end
+    if s ~= here and not rules.first_in(s, id) then return false end
+  end
+  return true
+end

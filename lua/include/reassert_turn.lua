@@ -1,0 +1,26 @@
+-- A turn becomes held again, and what had taken its place is over.
+local function clear_the_way(id, run, part, missing)
+  for _, s in ipairs(missing) do
+    local other = record('slice', s).request
+    if other and other ~= id then rules.finish(other, 'superseded', 'a turn that Redis had lost was re-asserted') end
+  end
+  for _, s in ipairs(part.slices) do redis.call('ZREM', key('queue', s), id) end
+  for _, open in ipairs(rules.open_in_lane(run, part.lane)) do
+    if open.k < part.k then rules.finish(open.id, 'superseded', 'the run is past this turn') end
+  end
+end
+
+local function hold_again(s, id, fence)
+  if record('slice', s).kept then rules.unkeep_slice(s) end
+  write('slice', s, { state = 'held', request = id, fence = num(fence), since = num(raw) })
+  for _, node in ipairs(words(record('slice', s).nodes)) do redis.call('SADD', key('ready', s), node) end
+end
+
+local function given_back(id, part)
+  local gone = ''
+  for _, s in ipairs(part.slices) do
+    if (record('slice', s) or {}).request ~= id then gone = with(gone, s) end
+  end
+  return gone
+end
+--- @include "restore_turn"

@@ -1,0 +1,30 @@
+-- One part of a renew: extended, re-asserted, unknown or lost.
+local function missing_slices(id, r, part)
+  local list, yielded = {}, table.concat(part.yielded or {}, ' ')
+  for s, fence in pairs(part.fences or {}) do
+    local S = record('slice', s) or {}
+    local here = r and r.state == 'held' and S.request == id and tonumber(S.fence) == fence
+    if not here and not contains(yielded, s) then list[#list + 1] = s end
+  end
+  return list
+end
+
+local function renew_part(run, job, process, part)
+  local id = run .. '/' .. part.lane .. '/' .. num(part.k)
+  local answer = { id = id, lane = part.lane, k = num(part.k) }
+  local r = record('request', id)
+  if r and r.state == 'ended' then return answer end
+  local missing = missing_slices(id, r, part)
+  if #missing > 0 then
+    local verdict = reassert(id, run, job, process, part, missing)
+    if verdict then answer.state = verdict; return answer end
+    r = record('request', id)
+  end
+  if not r then answer.state = 'UNKNOWN'; return answer end
+  local m = (record('members', id) or {})[part.member]
+  if not m and r.state ~= 'held' then answer.state = 'UNKNOWN'; return answer end
+  if not m or m == '-' then write('members', id, { [part.member] = process }) end
+  if r.state == 'held' and #(part.yielded or {}) > 0 then rules.part(id, part.member, part.yielded) end
+  renew_deadline(id, r, part.member)
+  return answer
+end

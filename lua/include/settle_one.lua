@@ -1,0 +1,32 @@
+-- The stored turn is over unless the nodes show it or it was re-asserted; a partly yielded one loses this slice only.
+local function overtaken(s, id)
+  local r = record('request', id)
+  for _, member in ipairs(rules.members(id)) do
+    if rules.has_yielded(id, member, s) and not rules.has_yielded(id, member) and #rules.live(r) > 1 then
+      write('request', id, { gone = with(r.gone, s) })
+      return rules.release(s, id, true)
+    end
+  end
+  rules.finish(id, 'superseded', 'the nodes of ' .. s .. ' show another turn')
+end
+
+function rules.settle(s)
+  local S = record('slice', s)
+  local list = S and S.settling and reports(S)
+  if not list then return end
+  local top, shown = top_fence(S, list)
+  local unused = #list > 0 and top == 0            -- no node has ever admitted a run here
+  if pool < tonumber(S.settling) and not unused then return end
+  local id, state, grown = S.request, S.state, top > (tonumber(S.fence) or 0)
+  if id and #list > 0 and (grown or (state == 'held' and not shown)) then overtaken(s, id); id = nil end
+  local changes = { settling = false, fence = num(top) }
+  for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
+  write('slice', s, changes)
+  event('settled', { slice = s, fence = num(top) })
+  if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
+  if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
+  for _, node in ipairs(words(S.nodes)) do hint('node:' .. node, 'grant ' .. s) end
+  local shows = grown and shown_by_all(list, top)
+  if shows then rules.keep(s, shows) end
+  rules.touch_all()
+end

@@ -1,0 +1,26 @@
+local function reseed(s, S, top)
+  if S.settling or S.state == 'held' or top <= (tonumber(S.fence) or 0) then return end
+  write('slice', s, { fence = num(top) })
+  if S.state == 'switching' then rules.requeue(S.request, 'its nodes have admitted a higher fence') end
+end
+
+local function take_report(s, node, shown)
+  local S, why = record('slice', s), rules.block_of(s, node)
+  if not (sane(shown.top) and sane(shown.fence)) then
+    local reason = 'node ' .. node .. ' reports a fence that cannot be: ' .. tostring(shown.top)
+    if not why or why.kind ~= 'fence' then rules.block(s, node, { kind = 'fence', reason = reason }) end
+    return
+  end
+  if why and (why.kind == 'fence' or why.kind == 'evict' and not shows(shown.loaded, why.run)) then
+    rules.block(s, node, nil)
+    write('slice', s, { ['tries:' .. node] = false })
+  end
+  local text = cjson.encode({ run = shown.run, lane = shown.lane, k = num(shown.k), fence = num(shown.fence), top = num(shown.top),
+                              doing = shown.doing, loaded = shown.loaded, saved = shown.saved })
+  if record('node', node)['report:' .. s] ~= text then write('node', node, { ['report:' .. s] = text }) end
+  if S.settling then
+    write('slice', s, { ['beat:' .. node] = shown.doing == '' and text })
+    rules.settle(s)
+  end
+  reseed(s, record('slice', s), shown.top)
+end

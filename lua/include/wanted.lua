@@ -1,0 +1,15 @@
+-- The holder of a slice learns that somebody waits for it.
+function rules.call_for(r)
+  for _, s in ipairs(words(r.slices)) do
+    local S = record('slice', s)
+    local holder = S.state == 'held' and record('request', S.request)
+    if holder then hint('run:' .. holder.run, 'wanted ' .. s) end
+  end
+end
+
+function rules.wanted(r)
+  for _, s in ipairs(rules.live(r)) do
+    if redis.call('ZCARD', key('queue', s)) > 0 then return true end
+  end
+  return false
+end

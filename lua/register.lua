@@ -1,0 +1,43 @@
+-- Makes a process of a run known to the agents of its slices, or says that it is gone.
+-- KEYS[1] meta
+-- ARGV[1] run (name)
+-- ARGV[2] job (name)
+-- ARGV[3] process (identity)
+-- ARGV[4] uid (number)
+-- ARGV[5] slices (list)
+-- ARGV[6] hooks (JSON list)
+-- ARGV[7] gone (1 or 0)
+-- OK done: lanes, job
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: the process is the key; its facts are replaced.
+--- @include "all"
+local run, process = ARGV[1], ARGV[3]
+if ARGV[7] == '1' then
+  rules.exited(run, process, 'its process has ended')
+  rules.go_on()
+  return { 'OK', 'lanes', '{}', 'job', ARGV[2] }
+end
+
+local facts = cjson.encode({ uid = ARGV[4], slices = words(ARGV[5]), hooks = cjson.decode(ARGV[6]) })
+local procs = record('procs', run) or {}
+if procs[process] ~= facts then
+  write('procs', run, { [process] = facts })
+  rules.bump(run)
+  for _, s in ipairs(words(ARGV[5])) do
+    for _, node in ipairs(words((record('slice', s) or {}).nodes)) do hint('node:' .. node, 'run ' .. run) end
+  end
+end
+write('procs', run, { [process .. '#heard'] = num(pool) })
+write('run', run, { job = ARGV[2] })
+due('run|' .. run, pool + FORGET_RUN)
+
+local lanes = {}
+for field, k in pairs(record('run', run)) do
+  local lane = string.match(field, '^newest:(.+)$')
+  if lane then
+    local id = run .. '/' .. lane .. '/' .. k
+    lanes[lane] = { k = k, state = (record('request', id) or { state = 'ended' }).state, joined = rules.members(id) }
+  end
+end
+rules.go_on()
+return { 'OK', 'lanes', cjson.encode(lanes), 'job', ARGV[2] }

@@ -1,0 +1,23 @@
+-- Ends a named request for an operator, or puts one that is being switched back into its queues.
+-- KEYS[1] meta
+-- ARGV[1] request (id)
+-- ARGV[2] why (text)
+-- ARGV[3] requeue (1 or 0)
+-- REVOKED done
+-- ENDED it had ended before, or is not known: ended
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: an ended request stays ended.
+--- @include "all"
+local id = ARGV[1]
+local r = record('request', id)
+if not r or r.state == 'ended' then
+  rules.go_on()
+  return { 'ENDED', 'ended', r and r.outcome or 'not known' }
+end
+if ARGV[3] == '1' and r.state == 'switching' then
+  rules.requeue(id, ARGV[2])
+elseif ARGV[3] ~= '1' or r.state == 'held' then
+  rules.finish(id, 'revoked', ARGV[2])
+end
+rules.go_on()
+return { 'REVOKED' }

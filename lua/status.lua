@@ -1,0 +1,32 @@
+-- One consistent picture of the pool, or of one slice; changes nothing.
+-- KEYS[1] meta
+-- ARGV[1] slice (name; empty: all)
+-- ARGV[2] queue_limit (number of waiting requests shown for a slice)
+-- OK picture (JSON)
+-- NO_SUCH_SLICE there is none of that name
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: it only reads.
+--- @include "keys"
+--- @include "time"
+--- @include "records"
+--- @include "tell"
+--- @include "slices"
+--- @include "members"
+--- @include "answer"
+--- @include "status_views"
+raw = read_time()
+local meta = record('meta') or {}
+if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
+pool = tonumber(meta.pool_ms) or 0
+if ARGV[1] ~= '' and not record('slice', ARGV[1]) then return { 'NO_SUCH_SLICE' } end
+
+local names = ARGV[1] ~= '' and { ARGV[1] } or redis.call('SMEMBERS', key('slices'))
+table.sort(names)
+local slices, gathering = {}, {}
+for i, s in ipairs(names) do slices[i] = slice_view(s, tonumber(ARGV[2])) end
+
+local nodes = redis.call('SMEMBERS', key('nodes'))
+table.sort(nodes)
+for i, node in ipairs(nodes) do nodes[i] = node_view(node) end
+return { 'OK', 'picture', cjson.encode({ epoch = meta.epoch or '1', now_ms = num(raw), slices = slices, nodes = nodes,
+                                         gathering = gathering_views() }) }

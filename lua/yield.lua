@@ -1,0 +1,45 @@
+-- Ends a member's part of a turn, of all or some of its slices; the last member's part ends the turn.
+-- KEYS[1] meta
+-- ARGV[1] run (name)
+-- ARGV[2] lane (name)
+-- ARGV[3] k (number of the turn)
+-- ARGV[4] member (name)
+-- ARGV[5] slices (list; empty: all)
+-- YIELDED the slices have been given back: waiters
+-- PARTIAL this part has ended, other members still have theirs
+-- ALREADY it had ended before, or is not known
+-- LOST the turn had ended against the holder's will: ended, reason, state_saved
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: a part that has ended stays ended.
+--- @include "light"
+--- @include "all"
+--- @include "state_saved"
+local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local id = run .. '/' .. lane .. '/' .. num(k)
+local r = record('request', id)
+if ARGV[5] == '' then rules.unkeep(run, lane, k) end
+if not r then rules.go_on(); return { 'ALREADY' } end
+
+if r.state == 'ended' then
+  rules.go_on()
+  if r.outcome == 'yielded' or r.outcome == 'cancelled' or rules.has_yielded(id, member) then return { 'ALREADY' } end
+  return { 'LOST', 'ended', r.outcome, 'reason', r.reason or '', 'state_saved', rules.state_saved(r) }
+end
+
+local asked = ARGV[5] ~= '' and words(ARGV[5]) or words(r.slices)
+local fresh = false
+for _, s in ipairs(asked) do
+  if contains(r.slices, s) and not rules.has_yielded(id, member, s) then fresh = true end
+end
+local known = (record('members', id) or {})[member] or r.state == 'held'
+if not fresh or not known then rules.go_on(); return { 'ALREADY' } end
+rules.part(id, member, ARGV[5] == '' and '*' or asked)
+
+local waiters, back = 0, true
+for _, s in ipairs(asked) do
+  waiters = waiters + redis.call('ZCARD', key('queue', s))
+  if r.state ~= 'ended' and contains(r.slices, s) and not contains(r.gone, s) then back = false end
+end
+rules.go_on()
+if not back then return { 'PARTIAL' } end
+return { 'YIELDED', 'waiters', num(waiters) }
