@@ -11,7 +11,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, Generic, cast, get_type_hints
+
+from typing_extensions import TypeVar  # its `default` keeps a bare `Command` usable
 
 from slicelock.errors import SchemaMismatch
 
@@ -19,7 +21,7 @@ Words = tuple[str, ...]
 Fences = Mapping[str, int]
 Json = Any
 
-R = TypeVar("R", bound="Reply")
+R = TypeVar("R", bound="Reply", default=Any)
 
 
 # ---------------------------------------------------------------- encoding
@@ -88,8 +90,8 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """One call of one script. Subclasses declare ARGV by their fields, in order."""
+class Command(Generic[R]):
+    """One call of one script, answered by an `R`. Subclasses declare ARGV by their fields, in order."""
 
     script: ClassVar[str]
     outcomes: ClassVar[frozenset[str]]
@@ -109,12 +111,14 @@ def _outcomes(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class AcquireReply(Reply):
-    """`fences`, `lease_ms`, `moved`: HELD. `position`, `next_ms` (0: nothing due): QUEUED. `missing`, `joined`: GATHERING.
+    """`fences`, `lease_ms`, `moved`, `agentless` (a slice has no nodes: the lease alone guards it): HELD.
+    `position`, `next_ms` (0: nothing due): QUEUED. `missing` (MISMATCH: 0 once it has started), `joined`: GATHERING.
     `by`, `heard_ms`: TAKEN. `ended`, `newest`: ENDED. `slice`: the slice that `reason` is about."""
 
     fences: Fences = field(default_factory=dict[str, int])
     lease_ms: int = 0
     moved: bool = False
+    agentless: bool = False
     position: int = 0
     next_ms: int = 0
     missing: int = 0
@@ -127,7 +131,7 @@ class AcquireReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire(Command):
+class Acquire(Command[AcquireReply]):
     """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this member is done with every
     earlier turn of the lane."""
 
@@ -165,7 +169,7 @@ class RenewReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Renew(Command):
+class Renew(Command[RenewReply]):
     """The heartbeat of everything that one process has.
 
     `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence} (empty before HELD was
@@ -194,7 +198,7 @@ class YieldReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Yield(Command):
+class Yield(Command[YieldReply]):
     """End this member's part of a turn: of `slices`, or of the whole turn when empty."""
 
     script: ClassVar[str] = "yield"
@@ -209,7 +213,7 @@ class Yield(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel(Command):
+class Cancel(Command[Reply]):
     """Give a request up for all its members, also one not yet seen or just held; it never starts afterwards."""
 
     script: ClassVar[str] = "cancel"
@@ -232,7 +236,7 @@ class RegisterReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Register(Command):
+class Register(Command[RegisterReply]):
     """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`."""
 
     script: ClassVar[str] = "register"
@@ -265,7 +269,7 @@ class BeatReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Command):
+class Beat(Command[BeatReply]):
     """An agent's heartbeat, and the pool's sweep.
 
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs]}} (run, lane, k and fence of the last
@@ -292,7 +296,7 @@ class RevokeReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Revoke(Command):
+class Revoke(Command[RevokeReply]):
     """End a named request for an operator; optionally put it back into its queues."""
 
     script: ClassVar[str] = "revoke"
@@ -312,7 +316,7 @@ class DeclareReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Declare(Command):
+class Declare(Command[DeclareReply]):
     """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one that is not in use."""
 
     script: ClassVar[str] = "declare"
@@ -325,7 +329,7 @@ class Declare(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Forget(Command):
+class Forget(Command[Reply]):
     """Forget a slice that is not in use, or a node that has none."""
 
     script: ClassVar[str] = "forget"
@@ -344,7 +348,7 @@ class StatusReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Command):
+class Status(Command[StatusReply]):
     """One consistent picture of the pool, or of one slice; changes nothing."""
 
     script: ClassVar[str] = "status"
