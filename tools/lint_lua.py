@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT := Path(__file__).resolve().parent.parent))
 
 from slicelock.scripts import IncludeError, lua_root, render
 
-FUNCTION = re.compile(r"^(?:local function |function \w+\.)(\w+)", re.MULTILINE)
+# Rules are called by name; functions of other tables may be looked up by a word of a message.
+FUNCTION = re.compile(r"^(?:local function |function rules\.)(\w+)", re.MULTILINE)
 TOOLS = {"luac5.1": "lua5.1", "luacheck": "lua-check"}
 
 
