@@ -18,6 +18,7 @@ from slicelock.embedded import EmbeddedServer, find_server
 from slicelock.keys import Keys
 from tests.support import leftovers
 from tests.support.scripts import Scripts, connect
+from tests.support.world import Ear, World
 
 SERVERS = ("valkey", "redis")
 KEPT_VARIABLES = {"SLICELOCK_TEST_SERVERS", "SLICELOCK_EXAMPLES"}
@@ -114,6 +115,20 @@ def pool(make_pool: Callable[[], str]) -> str:
 def scripts(client: redis.Redis, pool: str) -> Scripts:
     """The pool's scripts, with a clock that the test moves."""
     return Scripts(client, pool)
+
+
+@pytest.fixture
+def world(scripts: Scripts) -> World:
+    """Members and agents, played by hand over the pool's scripts."""
+    return World(scripts)
+
+
+@pytest.fixture
+def ear(world: World) -> Iterator[Ear]:
+    """Hears the pool's hints."""
+    made = Ear(world)
+    yield made
+    made.close()
 
 
 @pytest.fixture
