@@ -161,14 +161,16 @@ class SimDevice:
         return self._inside.__dict__.setdefault("turns", [])
 
     def _fence(self, turn: TurnFacts) -> int:
+        """The fence that this turn has for this device: the admitted one, if it is among the turn's."""
         owner = self._header.owner
-        known = turn.fences.values()
-        return owner.fence if owner.fence in known else max(known, default=0)
+        if not turn.fences:  # slicelock is off: no agent, or one that let the run in as a whole
+            return owner.fence if owner.run == turn.run else 0
+        return owner.fence if owner.fence in turn.fences.values() else max(turn.fences.values())
 
     def _admits(self, run: str, fence: int) -> bool:
         owner = self._header.owner
-        if not fence:  # slicelock is off: nobody has an agent here, or the run was admitted as a whole
-            return not owner.fence or (owner.admitted and owner.run == run)
+        if not owner.fence:
+            return not fence
         return owner.admitted and (owner.run, owner.fence) == (run, fence)
 
     def _stray(self, turn: TurnFacts | None, start: int, why: str, fence: int = 0) -> None:
