@@ -160,7 +160,8 @@ class Acquire(Command[AcquireReply]):
 @dataclass(frozen=True, slots=True)
 class RenewReply(Reply):
     """`parts`: one {lane, k, state, reason, outcome, state_saved, wanted} for each part sent, in order; state is a request state,
-    UNKNOWN or LOST. `commands`: hook commands of this process without an answer yet, [{n, what, slice}]."""
+    UNKNOWN or LOST. `commands`: hook commands of this process without an answer yet, [{n, what, slice}]; an answer carries the same
+    `n` (text), `what` and `slice`."""
 
     epoch: int = 0
     parts: Json = ()
@@ -174,7 +175,7 @@ class Renew(Command[RenewReply]):
 
     `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence} (empty before HELD was
     told), yielded [slices]}], `done` {lane: {k, member}} (the last turn this process's member has finished), `answers`
-    [{n, what, outcome: done|failed, reason, bytes, seconds}]."""
+    [{n, what, slice, outcome: done|failed, reason, bytes, seconds}]."""
 
     script: ClassVar[str] = "renew"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -237,7 +238,10 @@ class RegisterReply(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Register(Command[RegisterReply]):
-    """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`."""
+    """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`.
+
+    `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own state, so that it gets no
+    commands and is only verified), residue (bytes that may stay on each device)}]."""
 
     script: ClassVar[str] = "register"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -275,7 +279,8 @@ class Beat(Command[BeatReply]):
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs]}} (run, lane, k and fence of the last
     admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing is under way), `results`
     [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason, run, moved, bytes, seconds}], `exits`
-    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}."""
+    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}. A command's `n` is a fence as text:
+    Lua's JSON would round it."""
 
     script: ClassVar[str] = "beat"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
