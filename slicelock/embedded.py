@@ -81,6 +81,11 @@ class EmbeddedServer:
             raise ConfigurationError("The embedded server is not running.", advice="Call start() first.")
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether the server is there; False before start() and after it has ended, by itself too."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> Self:
         """Start the server unless it runs, and wait until it answers; StoreUnavailable when it does not."""
         if self._process is None:
