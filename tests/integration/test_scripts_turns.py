@@ -1,0 +1,409 @@
+"""Turns on slices without agents: asking, waiting, order, giving back, giving up."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicelock import wire
+from tests.support.scripts import START_MS
+from tests.support.world import LEASE_MS, Ear, World, dump
+
+
+@pytest.fixture(autouse=True)
+def slices(world: World) -> None:
+    world.declare("a")
+    world.declare("b")
+
+
+# ---------------------------------------------------------------- asking
+
+
+def test_a_free_slice_is_held_at_once(world: World) -> None:
+    reply = world.member("r1").ask("a", phase="train")
+    assert reply.outcome == "HELD"
+    assert reply.fences == {"a": START_MS * 1024}
+    assert (reply.lease_ms, reply.moved) == (LEASE_MS, False)
+    held = world.slice("a").holder
+    assert held is not None
+    assert (held.id, held.job, held.phase, held.lease_left_ms) == ("r1/main/1", "job-r1", "train", LEASE_MS)
+
+
+def test_a_repeated_ask_changes_nothing(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    first, queued = r1.ask("a"), r2.ask("a")
+    before = world.dump()
+    assert (r1.again(), r2.again()) == (first, queued)
+    assert world.dump() == before
+
+
+def test_one_holder_at_a_time_and_rising_fences(world: World) -> None:
+    fences: list[int] = []
+    members = [world.member(f"r{i}") for i in range(5)]
+    for member in members:
+        member.ask("a")
+    for i, member in enumerate(members):
+        assert member.again().outcome == "HELD"
+        assert [other.again().outcome for other in members[i + 1 :]] == ["QUEUED"] * (4 - i)
+        fences.append(member.fences["a"])
+        assert member.yield_().outcome == "YIELDED"
+    assert fences == sorted(set(fences))
+
+
+def test_fences_use_raw_time(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    first = r1.fences["a"]
+    world.scripts.jump(3_600_000)
+    r1.yield_()
+    r1.hold("a")
+    assert r1.fences["a"] == first + 3_600_000 * 1024
+
+
+def test_no_such_slice_leaves_nothing(world: World) -> None:
+    before = world.dump()
+    reply = world.member("r1").ask("a", "nowhere")
+    assert (reply.outcome, reply.slice) == ("NO_SUCH_SLICE", "nowhere")
+    assert world.dump() == before
+
+
+def test_slices_of_one_turn_come_together_or_not_at_all(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    assert r2.ask("a", "b").outcome == "QUEUED"
+    assert world.slice("b").state == "free"
+    assert world.queue("a") == world.queue("b") == ["r2/main/1"]
+    r1.yield_()
+    reply = r2.again()
+    assert reply.outcome == "HELD"
+    assert set(reply.fences) == {"a", "b"}
+
+
+def test_a_small_request_does_not_starve_a_large_one(world: World) -> None:
+    """Behind a request for both slices, one for a free slice waits; only what cannot start is passed over."""
+    r1, both, r3 = world.member("r1"), world.member("r2"), world.member("r3")
+    r1.hold("a")
+    both.ask("a", "b")
+    assert r3.ask("b").outcome == "QUEUED"
+    r1.yield_()
+    assert both.again().outcome == "HELD"
+    assert r3.again().outcome == "QUEUED"
+
+
+def test_lanes_of_one_run_take_turns_on_their_own(world: World) -> None:
+    main, rollout = world.member("r1"), world.member("r1", lane="rollout")
+    main.hold("a")
+    rollout.hold("b")
+    assert rollout.yield_().outcome == "YIELDED"
+    assert main.beats()["state"] == "held"
+    assert rollout.ask("a").outcome == "QUEUED"
+    main.yield_()
+    assert rollout.again().outcome == "HELD"
+
+
+# ---------------------------------------------------------------- order
+
+
+def test_first_come_first_served(world: World) -> None:
+    holder = world.member("r0")
+    holder.hold("a")
+    waiters = [world.member(f"w{i}") for i in range(4)]
+    assert [waiter.ask("a").position for waiter in waiters] == [0, 1, 2, 3]
+    assert world.queue("a") == [waiter.id for waiter in waiters]
+    waiters[1].cancel()
+    assert [waiters[i].again().position for i in (0, 2, 3)] == [0, 1, 2]
+
+
+def test_position_is_that_in_the_longest_way(world: World) -> None:
+    world.member("r0").hold("a", "b")
+    world.member("w1").ask("b")
+    world.member("w2").ask("b")
+    assert world.member("w3").ask("a", "b").position == 2
+
+
+@pytest.mark.parametrize(("after_ms", "first"), [(29_999, "high"), (30_001, "low")])
+def test_priority_is_a_head_start_of_30_s_a_step(world: World, after_ms: int, first: str) -> None:
+    holder, low, high = world.member("r0"), world.member("low"), world.member("high")
+    holder.hold("a")
+    low.ask("a")
+    keep = after_ms
+    while keep > 0:
+        world.scripts.advance(min(keep, 4_000))
+        holder.beats()
+        low.beats()
+        keep -= 4_000
+    high.ask("a", priority=1)
+    holder.yield_()
+    assert world.slice("a").holder is not None
+    assert world.slice("a").holder.run == first  # type: ignore[union-attr]
+
+
+def test_negative_priority_waits_behind(world: World) -> None:
+    holder, low, plain = world.member("r0"), world.member("low"), world.member("plain")
+    holder.hold("a")
+    low.ask("a", priority=-1)
+    plain.ask("a")
+    assert world.queue("a") == [plain.id, low.id]
+
+
+def test_ties_go_by_arrival_whatever_the_names(world: World) -> None:
+    world.member("r0").hold("a")
+    names = ["z", "a", "m", "b", "y"]
+    for name in names:
+        world.member(name).ask("a")
+    assert world.queue("a") == [f"{name}/main/1" for name in names]
+
+
+def test_a_wait_that_redis_forgot_counts(world: World) -> None:
+    world.member("r0").hold("a")
+    world.scripts.advance(12_000)
+    world.member("new").ask("a", waited_ms=4_000)
+    world.member("old").ask("a", waited_ms=9_000)
+    world.member("older").ask("a", waited_ms=9_001)
+    assert world.queue("a") == ["older/main/1", "old/main/1", "new/main/1"]
+
+
+def test_queued_names_the_next_deadline(world: World) -> None:
+    holder, first, second = world.member("r0"), world.member("r1"), world.member("r2")
+    holder.hold("a")
+    world.scripts.advance(3_000)
+    assert first.ask("a", wait_ms=90_000).next_ms == LEASE_MS - 3_000
+    assert second.ask("a", wait_ms=90_000).next_ms == 0, "only the first in line need be there when it passes"
+
+
+def test_queued_says_why(world: World) -> None:
+    world.member("r0").hold("a")
+    reply = world.member("r1").ask("a")
+    assert "a is held" in reply.reason
+    assert "r0" in reply.reason
+
+
+# ---------------------------------------------------------------- giving back
+
+
+def test_yield_says_how_many_wait(world: World) -> None:
+    r0 = world.member("r0")
+    r0.hold("a")
+    for i in range(3):
+        world.member(f"w{i}").ask("a")
+    assert r0.yield_().waiters == 3
+
+
+def test_a_repeated_yield_changes_nothing(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    r2.ask("a")
+    r1.yield_()
+    before = world.dump()
+    assert r1.yield_().outcome == "ALREADY"
+    assert world.dump() == before
+
+
+def test_yield_of_a_turn_never_seen_is_already(world: World) -> None:
+    assert world.run(wire.Yield("ghost", "main", 7, "0")).outcome == "ALREADY"
+    assert world.dump() == {"slices": {b"a", b"b"}} | {
+        name: value for name, value in world.dump().items() if name.startswith("slice:")
+    }
+
+
+def test_late_yield_after_expiry_is_lost_and_disturbs_nobody(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    for _ in range(17):
+        world.scripts.advance(4_000)
+        r2.ask("a") if r2.k == 0 else r2.again()
+    assert r2.again().outcome == "HELD"
+    before = world.dump()
+    reply = r1.yield_()
+    assert (reply.outcome, reply.ended) == ("LOST", "expired")
+    assert world.dump() == before
+
+
+def test_slices_given_back_early_go_to_the_next(world: World) -> None:
+    r1, r2, r3 = world.member("r1"), world.member("r2"), world.member("r3")
+    r1.hold("a", "b")
+    r2.ask("a")
+    r3.ask("b")
+    reply = r1.yield_("a")
+    assert (reply.outcome, reply.waiters) == ("YIELDED", 1)
+    assert r2.again().outcome == "HELD"
+    assert r3.again().outcome == "QUEUED"
+    assert set(r1.again().fences) == {"b"}
+    assert r1.yield_("a").outcome == "ALREADY"
+    assert r1.yield_().outcome == "YIELDED"
+    assert r3.again().outcome == "HELD"
+    assert r2.beats()["state"] == "held"
+    assert world.state(r1.id) == "yielded"
+
+
+def test_giving_back_the_last_slice_ends_the_turn(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a", "b")
+    r1.yield_("a")
+    assert r1.yield_("b").outcome == "YIELDED"
+    assert r1.state == "yielded"
+    assert world.slice("a").state == world.slice("b").state == "free"
+
+
+def test_asking_for_the_next_turn_tells_a_forgotten_yield(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    r2.ask("a")
+    assert r1.ask("a").outcome == "QUEUED"
+    assert r2.again().outcome == "HELD"
+    assert world.state("r1/main/1") == "yielded"
+
+
+def test_asking_behind_the_newest_turn_is_ended(world: World) -> None:
+    r1 = world.member("r1")
+    for _ in range(3):
+        r1.hold("a")
+        r1.yield_()
+    reply = r1.again(k=2)
+    assert (reply.outcome, reply.ended, reply.newest) == ("ENDED", "yielded", 3)
+
+
+def test_an_ended_turn_is_remembered_for_late_repetitions(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    r1.yield_()
+    for key in (world.keys.request(r1.id), world.keys.members(r1.id)):
+        assert 600_000 <= world.client.pttl(key) <= 1_800_000  # type: ignore[operator]
+    reply = r1.again()
+    assert (reply.outcome, reply.ended, reply.newest) == ("ENDED", "yielded", 1)
+    world.client.delete(world.keys.request(r1.id), world.keys.members(r1.id))
+    reply = r1.again()
+    assert (reply.outcome, reply.newest) == ("ENDED", 1)
+
+
+# ---------------------------------------------------------------- giving up
+
+
+def test_cancelling_a_waiter_leaves_no_trace_in_the_queue(world: World) -> None:
+    r1, r2, r3 = world.member("r1"), world.member("r2"), world.member("r3")
+    r1.hold("a")
+    r2.ask("a", "b")
+    r3.ask("a")
+    assert r2.cancel(why="timeout").outcome == "CANCELLED"
+    assert world.queue("a") == [r3.id]
+    assert world.queue("b") == []
+    reply = r2.again()
+    assert (reply.outcome, reply.ended, reply.reason) == ("ENDED", "cancelled", "timeout")
+
+
+def test_a_repeated_cancel_changes_nothing(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    assert r1.cancel().outcome == "CANCELLED"
+    before = world.dump()
+    assert r1.cancel().outcome == "ALREADY"
+    assert world.dump() == before
+
+
+def test_cancelling_what_was_just_held_frees_it(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.ask("a")
+    r2.ask("a")
+    assert r1.cancel().outcome == "CANCELLED"
+    assert r2.again().outcome == "HELD"
+    assert r1.again().ended == "cancelled"
+
+
+def test_a_cancel_that_overtakes_its_request_stops_it(world: World) -> None:
+    r1 = world.member("r1")
+    assert r1.cancel(1).outcome == "CANCELLED"
+    reply = r1.ask("a")
+    assert (reply.outcome, reply.ended) == ("ENDED", "cancelled")
+    assert world.slice("a").state == "free"
+    assert r1.ask("a").outcome == "HELD"
+
+
+def test_cancelling_an_old_turn_is_already(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    r1.yield_()
+    r1.hold("a")
+    assert r1.cancel(1).outcome == "ALREADY"
+    assert r1.beats()["state"] == "held"
+
+
+def test_busy_when_not_to_wait(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    reply = r2.ask("a", "b", no_wait=True)
+    assert reply.outcome == "BUSY"
+    assert "r1" in reply.reason
+    assert world.queue("a") == world.queue("b") == []
+    r1.yield_()
+    late = r2.again(no_wait=True)
+    assert (late.outcome, late.ended) == ("ENDED", "cancelled"), (
+        "the lost reply's repetition must not hold by surprise"
+    )
+    assert r2.ask("a", no_wait=True).outcome == "HELD"
+
+
+def test_busy_passes_nobody_who_waits(world: World) -> None:
+    r1, both, hasty = world.member("r1"), world.member("r2"), world.member("r3")
+    r1.hold("a")
+    both.ask("a", "b")
+    assert hasty.ask("b", no_wait=True).outcome == "BUSY"
+
+
+# ---------------------------------------------------------------- what others hear
+
+
+def test_the_next_holder_is_told_and_the_present_one_that_it_is_wanted(world: World, ear: Ear) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    assert ("run:r1", "held r1/main/1") in ear.heard()
+    r2.ask("a")
+    assert ("run:r1", "wanted a") in ear.heard()
+    r1.yield_()
+    assert ear.heard() == [("run:r2", "held r2/main/1")]
+    r2.cancel()
+    assert ("run:r2", "lost r2/main/1") in ear.heard()
+
+
+def test_renew_says_whether_the_turn_is_wanted(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    assert r1.beats()["wanted"] == "0"
+    r2.ask("a")
+    assert r1.beats()["wanted"] == "1"
+
+
+def test_every_step_is_an_event(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a", phase="train")
+    world.scripts.advance(1_000)
+    r1.yield_()
+    assert [event["type"] for event in world.events() if event["type"] != "declared"] == [
+        "queued",
+        "held",
+        "ended",
+    ]
+    ended = world.events("ended")[-1]
+    wanted = {"run": "r1", "job": "job-r1", "lane": "main", "k": "1", "phase": "train", "slices": "a"}
+    assert wanted.items() <= ended.items()
+    assert (ended["outcome"], ended["held_ms"], ended["t"]) == ("yielded", "1000", str(START_MS + 1_000))
+
+
+def test_served_notes_the_end_of_each_runs_last_turn(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    r1.yield_()
+    assert world.client.zscore(world.keys.served, "r1") == START_MS
+
+
+def test_nothing_is_left_of_runs_that_are_gone(world: World) -> None:
+    before = dump(world.scripts)
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.register("a")
+    r1.hold("a")
+    r2.ask("a")
+    r1.cancel()
+    r2.cancel()
+    r1.register("a", gone=True)
+    world.scripts.advance(700_000)
+    left = world.dump().keys() - before.keys()
+    assert {name for name in left if not name.startswith(("request:", "members:"))} <= {"served", "deadlines"}
+    assert [name for name, _ in world.dump().get("deadlines", [])] == []  # type: ignore[union-attr]
