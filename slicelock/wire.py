@@ -101,6 +101,10 @@ class Command(Generic[R]):
         """The script's ARGV."""
         return [_encode(getattr(self, f.name)) for f in fields(self)]
 
+    def decode(self, raw: Sequence[bytes | str | int]) -> R:
+        """Read the script's answer to this call."""
+        return cast(R, self.reply.decode(raw))
+
 
 def _outcomes(text: str) -> frozenset[str]:
     return frozenset(text.split()) | {"SCHEMA"}

@@ -1,0 +1,17 @@
+"""Redis: connections, scripts and flows, messages. Nothing else in slicelock talks to it."""
+
+from slicelock.store.aio import AsyncInbox, AsyncStore
+from slicelock.store.hints import REBUILT, Hint
+from slicelock.store.subscribe import AsyncSubscription, Subscription
+from slicelock.store.sync import Inbox, Store
+
+__all__ = [
+    "REBUILT",
+    "AsyncInbox",
+    "AsyncStore",
+    "AsyncSubscription",
+    "Hint",
+    "Inbox",
+    "Store",
+    "Subscription",
+]

@@ -1,0 +1,240 @@
+"""Listening to channels: one connection of its own, with a watchdog, made anew rather than repaired.
+
+redis-py's PubSub can go deaf without an error. Here a PING must be answered within the watchdog's time; else
+the connection counts as lost. Whoever listens looks at everything again after a new `open()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from slicelock.errors import StoreError, StoreTimeout
+from slicelock.settings import StoreSettings
+from slicelock.store.connect import AsyncLink, Endpoint, Link, socket_of
+from slicelock.store.failures import explain
+from slicelock.store.hints import REBUILT_HINT, Hint
+
+WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
+REOPEN_S = 0.5
+
+
+class _Silence:
+    """When a PING is due, and when there has been silence for too long."""
+
+    def __init__(self, watchdog_s: float) -> None:
+        self._limit = watchdog_s
+        self.heard()
+
+    def heard(self) -> None:
+        self._last, self._pinged = time.monotonic(), False
+
+    def ping_due(self) -> bool:
+        """Whether to send a PING now; true once for each silence."""
+        if self._pinged or self.left() > self._limit / 2:
+            return False
+        self._pinged = True
+        return True
+
+    def left(self) -> float:
+        """Seconds until the connection counts as lost."""
+        return self._last + self._limit - time.monotonic()
+
+    def until_next(self) -> float:
+        """Seconds until there is something to do."""
+        return max(self.left() if self._pinged else self.left() - self._limit / 2, 0.0)
+
+
+def _hint(reply: Any) -> Hint | None:
+    kind, *rest = reply
+    return Hint.of(rest[0], rest[1]) if kind == b"message" else None
+
+
+def _confirms(reply: Any) -> bool:
+    # A message that comes before all channels are confirmed needs no reading: one looks at everything then.
+    return reply[0] == b"subscribe"
+
+
+class Subscription:
+    """Listens for one thread; any other may `wake` it. Closed until `open()`."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        channels: Sequence[str],
+        *,
+        name: str = "hints",
+        watchdog_s: float = WATCHDOG_S,
+    ) -> None:
+        self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
+        self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
+        self._link: Link | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the channels are subscribed, as far as is known."""
+        return self._link is not None
+
+    def open(self, patience: float | None = None) -> None:
+        """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
+        self.drop()
+        link = self._endpoint.link()
+        if patience is not None:
+            link.socket_timeout = link.socket_connect_timeout = min(patience, self._timeout)
+        try:
+            link.connect()
+            link.send_command("SUBSCRIBE", *self._channels)
+            confirmed = 0
+            while confirmed < len(self._channels):
+                confirmed += _confirms(link.read_response())
+        except (RedisError, OSError) as error:
+            link.disconnect()
+            raise explain(error, self._endpoint.place, sent=False) from None
+        except BaseException:
+            link.disconnect()
+            raise
+        self._link = link
+        self._silence.heard()
+
+    def listen(self, seconds: float) -> list[Hint]:
+        """The messages that come within `seconds`, at once when there are some; none after a `wake`.
+
+        StoreError when the connection is lost: `open()` it again.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            left = max(until - time.monotonic(), 0.0)
+            woken = self._poll(min(left, self._silence.until_next()) if self._link else left)
+            hints = self._read() if self._link else []
+            if hints or woken or time.monotonic() >= until:
+                return hints
+
+    def wake(self) -> None:
+        """Let `listen` return now; safe from any thread and signal handler."""
+        with contextlib.suppress(OSError):  # closed meanwhile
+            os.eventfd_write(self._wake, 1)
+
+    def drop(self) -> None:
+        """Close the connection."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.disconnect()
+
+    def close(self) -> None:
+        """Close everything; for good."""
+        self.drop()
+        wake, self._wake = self._wake, -1
+        if wake >= 0:
+            os.close(wake)
+
+    def _poll(self, seconds: float) -> bool:
+        poller = select.poll()
+        poller.register(self._wake, select.POLLIN)
+        if self._link is not None:
+            poller.register(socket_of(self._link), select.POLLIN)
+        ready = {fd for fd, _ in poller.poll(seconds * 1000)}
+        if self._wake not in ready:
+            return False
+        os.eventfd_read(self._wake)
+        return True
+
+    def _read(self) -> list[Hint]:
+        assert self._link is not None
+        hints: list[Hint] = []
+        try:
+            while self._link.can_read(0):
+                hint = _hint(self._link.read_response())
+                self._silence.heard()
+                if hint:
+                    hints.append(hint)
+            if self._silence.ping_due():
+                self._link.send_command("PING")
+        except (RedisError, OSError) as error:
+            self.drop()
+            raise explain(error, self._endpoint.place, sent=True) from None
+        if self._silence.left() <= 0:
+            self.drop()
+            raise StoreTimeout(f"Redis at {self._endpoint.place} has fallen silent.")
+        return hints
+
+
+class AsyncSubscription:
+    """Listens in an event loop; a lost connection is made anew by `get`, which then says so."""
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        channels: Sequence[str],
+        *,
+        name: str = "hints",
+        watchdog_s: float = WATCHDOG_S,
+    ) -> None:
+        self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
+        self._silence = _Silence(watchdog_s)
+        self._link: AsyncLink | None = None
+
+    async def open(self) -> None:
+        """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
+        await self.aclose()
+        link = self._endpoint.async_link()
+        try:
+            await link.connect()
+            await link.send_command("SUBSCRIBE", *self._channels)
+            confirmed = 0
+            while confirmed < len(self._channels):
+                confirmed += _confirms(await link.read_response())
+        except (RedisError, OSError) as error:
+            await link.disconnect(nowait=True)
+            raise explain(error, self._endpoint.place, sent=False) from None
+        except BaseException:
+            await link.disconnect(nowait=True)
+            raise
+        self._link = link
+        self._silence.heard()
+
+    async def get(self, timeout: float) -> Hint | None:
+        """The next message within `timeout` seconds, else None; `rebuilt` after a new connection."""
+        until = time.monotonic() + timeout
+        while (left := until - time.monotonic()) > 0:
+            if self._link is None:
+                if await self._reopen(left):
+                    return REBUILT_HINT
+            elif hint := await self._read(self._link, min(left, self._silence.until_next())):
+                return hint
+        return None
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.disconnect(nowait=True)
+
+    async def _reopen(self, left: float) -> bool:
+        try:
+            await self.open()
+        except StoreError:
+            await asyncio.sleep(min(left, REOPEN_S))
+            return False
+        return True
+
+    async def _read(self, link: AsyncLink, seconds: float) -> Hint | None:
+        try:
+            reply = await link.read_response(timeout=max(seconds, 0.001), disconnect_on_error=False)
+            if reply is not None:
+                self._silence.heard()
+                return _hint(reply)
+            if self._silence.ping_due():
+                await link.send_command("PING")
+            elif self._silence.left() <= 0:
+                await self.aclose()
+        except (RedisError, OSError):
+            await self.aclose()
+        return None

@@ -1,0 +1,158 @@
+"""Runs scripts and flows for threads."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeout
+
+from slicelock.errors import StoreUnavailable
+from slicelock.keys import Keys
+from slicelock.scripts import load
+from slicelock.settings import StoreSettings
+from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
+from slicelock.store.connect import Endpoint, Link, check_server, pack, socket_of
+from slicelock.store.failures import explain
+from slicelock.wire import Command, R
+
+T = TypeVar("T")
+
+
+class Inbox(Protocol):
+    """Where a waiting flow learns that a message for it has come."""
+
+    def wait(self, seconds: float) -> bool:
+        """Whether a message came within `seconds`, or since the last call."""
+        ...
+
+
+class Store:
+    """One connection to a pool's Redis, opened at the first call; safe to share between threads.
+
+    Nothing is repeated: StoreUnavailable means that nothing was done, StoreTimeout that it is undecided.
+    `overlay` replaces parts of the scripts, for tests.
+    """
+
+    def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
+        self._endpoint = Endpoint(settings, name)
+        self._timeout = settings.store_timeout
+        self._meta = Keys(settings.pool).meta
+        self._overlay = overlay
+        self._link = self._endpoint.link()
+        self._open = self._checked = False
+        self._lock = threading.Lock()
+
+    def run(self, command: Command[R], patience: float | None = None) -> R:
+        """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
+        if patience is None:
+            with self._lock:
+                raw = self._call(command, None)
+        elif self._lock.acquire(timeout=patience):
+            try:
+                raw = self._call(command, patience)
+            finally:
+                self._lock.release()
+        else:
+            raise StoreUnavailable("Other calls to Redis take too long; this one was not made.")
+        return command.decode(raw)
+
+    def drive(self, flow: Flow[T], inbox: Inbox | None = None) -> T:
+        """Run a flow to its end. Whatever interrupts it is thrown into it, so that it can clean up."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    answer = self._take(step, inbox)
+                except BaseException as failure:  # noqa: BLE001 - the flow decides
+                    step = flow.throw(failure)
+                else:
+                    step = flow.send(answer)
+        except StopIteration as end:
+            return end.value
+        finally:
+            flow.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call opens it again."""
+        with self._lock:
+            self._drop()
+
+    # ------------------------------------------------------------ steps
+
+    def _take(self, step: Step, inbox: Inbox | None) -> Any:
+        match step:
+            case Call(command):
+                return self.run(command)
+            case Now():
+                return time.monotonic()
+            case Wait(seconds) if inbox is not None:
+                return inbox.wait(seconds)
+            case Wait(seconds) | Pause(seconds):
+                time.sleep(max(seconds, 0.0))
+                return None
+
+    # ------------------------------------------------------------ calls, under the lock
+
+    def _call(self, command: Command, patience: float | None) -> Any:
+        source = load(command.script, self._overlay)
+        tail = (1, self._meta, *command.argv())
+        try:
+            return self._exchange(("EVALSHA", source.sha, *tail), patience)
+        except NoScriptError:
+            return self._exchange(("EVAL", source.text, *tail), patience)
+
+    def _exchange(self, words: tuple[str | int, ...], patience: float | None) -> Any:
+        if not self._open:
+            self._connect(patience)
+        link = self._link
+        try:
+            link.send_packed_command(pack(words))
+            _await_answer(link, patience)
+            return link.read_response()
+        except NoScriptError:
+            raise
+        except (RedisError, OSError) as error:
+            failure = explain(error, self._endpoint.place, sent=True)
+            if not isinstance(error, ResponseError) or isinstance(failure, StoreUnavailable):
+                self._drop()
+            raise failure from None
+        except BaseException:
+            self._drop()  # an interrupted exchange leaves half a reply behind
+            raise
+
+    def _connect(self, patience: float | None) -> None:
+        link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
+        link.socket_timeout = link.socket_connect_timeout = limit
+        try:
+            link.connect()
+            socket_of(link).settimeout(self._timeout)
+            self._check()
+        except (RedisError, OSError) as error:
+            self._drop()
+            raise explain(error, self._endpoint.place, sent=False) from None
+        except BaseException:
+            self._drop()
+            raise
+        self._open = True
+
+    def _check(self) -> None:
+        if self._checked:
+            return
+        self._link.send_command("INFO", "server")
+        with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
+            check_server(self._link.read_response(), self._endpoint.place)
+        self._checked = True
+
+    def _drop(self) -> None:
+        self._open = False
+        self._link.disconnect()
+
+
+def _await_answer(link: Link, patience: float | None) -> None:
+    if patience is not None and not link.can_read(patience):
+        raise RedisTimeout("Timeout reading from socket")
