@@ -7,11 +7,7 @@ end
 
 local answers = {}
 
-function answers.held(_, r)
-  local fences = {}
-  for _, s in ipairs(rules.live(r)) do fences[s] = r['fence:' .. s] end
-  return { 'HELD', 'fences', cjson.encode(fences), 'lease_ms', r.lease_ms, 'moved', r.moved or '0' }
-end
+--- @include "answer_held"
 
 function answers.switching(_, r)
   for _, s in ipairs(rules.live(r)) do
