@@ -1,0 +1,119 @@
+"""Asks a server about itself and tries what slicelock needs of it, for `slicelock doctor`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redis.exceptions import RedisError, ResponseError
+
+from slicelock.keys import Keys
+from slicelock.settings import StoreSettings
+from slicelock.store.connect import Endpoint, Link, check_server
+from slicelock.store.failures import explain
+
+# What scripts, clients and agents call; each line leaves nothing behind. K is a key, C a channel of the pool.
+TRIALS: tuple[tuple[str, ...], ...] = (
+    ("HSET", "K", "field", "value"),
+    ("HGETALL", "K"),
+    ("PEXPIRE", "K", "10000"),
+    ("HDEL", "K", "field"),
+    ("ZADD", "K", "1", "member"),
+    ("ZRANGE", "K", "0", "-1"),
+    ("ZREM", "K", "member"),
+    ("SADD", "K", "member"),
+    ("SMEMBERS", "K"),
+    ("SREM", "K", "member"),
+    ("XADD", "K", "*", "field", "value"),
+    ("DEL", "K"),
+    ("PUBLISH", "C", "look"),
+    ("SUBSCRIBE", "C"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself; empty where it does not say. `refused`: commands that it did not carry out."""
+
+    place: str
+    kind: str
+    version: str
+    role: str
+    eviction: str
+    maxmemory: int
+    persistence: str
+    round_trip_ms: float
+    clock_ahead_s: float
+    refused: Mapping[str, str]
+
+
+def probe(settings: StoreSettings) -> ServerFacts:
+    """Look at the server. StoreUnavailable: it is not reached; ConfigurationError: it refuses the user."""
+    endpoint = Endpoint(settings, "doctor")
+    link = endpoint.link()
+    try:
+        link.connect()
+        return _facts(link, endpoint.place, Keys(settings.pool))
+    except (RedisError, OSError) as error:
+        raise explain(error, endpoint.place, sent=False) from None
+    finally:
+        link.disconnect()
+
+
+def _facts(link: Link, place: str, keys: Keys) -> ServerFacts:
+    info = _info(link)
+    check_server(_ask(link, "INFO", "server"), place)
+    begun = time.monotonic()
+    now = _ask(link, "TIME")
+    round_trip = time.monotonic() - begun
+    server_s = int(now[0]) + int(now[1]) / 1e6 if now else time.time()
+    return ServerFacts(
+        place=place,
+        kind=info.get("server_name", "redis").capitalize(),
+        version=info.get("valkey_version") or info.get("redis_version", ""),
+        role=info.get("role", ""),
+        eviction=info.get("maxmemory_policy", ""),
+        maxmemory=int(info.get("maxmemory", "0")),
+        persistence=_persistence(link, info),
+        round_trip_ms=round_trip * 1000,
+        clock_ahead_s=server_s - (time.time() - round_trip / 2),
+        refused=_refused(link, keys),
+    )
+
+
+def _info(link: Link) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    for section in ("server", "memory", "persistence", "replication"):
+        text = cast(bytes, _ask(link, "INFO", section) or b"").decode("utf-8", "replace")
+        facts |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return facts
+
+
+def _ask(link: Link, *words: str) -> Any:
+    """The answer to one command; None where the server does not let this user ask."""
+    link.send_command(*words)
+    try:
+        return link.read_response()
+    except ResponseError:
+        return None
+
+
+def _persistence(link: Link, info: Mapping[str, str]) -> str:
+    """How the server keeps its data: `append-only file`, `snapshots`, both, or empty for neither."""
+    saves = _ask(link, "CONFIG", "GET", "save")
+    ways = {"append-only file": info.get("aof_enabled") == "1", "snapshots": bool(saves and saves[1])}
+    return " and ".join(way for way, on in ways.items() if on)
+
+
+def _refused(link: Link, keys: Keys) -> dict[str, str]:
+    place = {"K": keys.prefix + "doctor", "C": keys.node_channel("doctor")}
+    refused: dict[str, str] = {}
+    for words in TRIALS:
+        link.send_command(*(place.get(word, word) for word in words))
+        try:
+            link.read_response()
+        except ResponseError as error:
+            refused[words[0]] = str(error)
+    return refused
