@@ -1,0 +1,89 @@
+"""Puts the commands together and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from slicelock.cli import failures, options
+from slicelock.cli.console import say, show_json
+from slicelock.cli.failures import ExitCode
+from slicelock.keys import SCHEMA
+
+ORDER = ("demo", "up", "status", "run", "revoke", "slice", "doctor", "bench", "version")
+
+
+class Ordered(TyperGroup):
+    """Lists the commands from the first that one needs to the last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+
+app = typer.Typer(
+    cls=Ordered,
+    name="slicelock",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start here: slicelock demo",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code (`failures.ExitCode`, or the command's own for `run`)."""
+    options.STATE.debug = False
+    try:
+        result = app(args=arguments, prog_name="slicelock", standalone_mode=False)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
+        return _report(error)
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _report(error: Exception) -> int:
+    if options.STATE.debug:
+        traceback.print_exception(error, file=sys.stderr)
+    # Errors of the parser: which class it is depends on the version of typer.
+    message = getattr(error, "format_message", None)
+    if callable(message):
+        if text := str(message()).strip():  # none where a group without a command has printed its help
+            say(f"slicelock: {text.rstrip('.')}. See: {_path(error)} --help")
+        return int(getattr(error, "exit_code", ExitCode.USAGE))
+    say(f"slicelock: {failures.one_line(error)}")
+    return failures.exit_code(error)
+
+
+def _path(error: Exception) -> str:
+    return str(getattr(getattr(error, "ctx", None), "command_path", "slicelock"))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"slicelock {metadata.version('slicelock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def slicelock(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Several reinforcement-learning jobs take turns on the same accelerators, coordinated by Redis."""
+
+
+@app.command("version", epilog="Example: slicelock version --json")
+def version_(as_json: options.Json = False, debug: options.Debug = False) -> None:
+    """Show the version, and the schema of the pools it can share."""
+    facts = {"version": metadata.version("slicelock"), "schema": SCHEMA}
+    if as_json:
+        show_json(facts)
+    else:
+        print(f"slicelock {facts['version']} (schema {facts['schema']})")

@@ -1,0 +1,27 @@
+"""Where output goes: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from rich.console import Console, RenderableType
+
+PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
+
+
+def show(*renderables: RenderableType) -> None:
+    """Print results."""
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def show_json(data: object) -> None:
+    """Print one JSON object."""
+    print(json.dumps(data, indent=2))
+
+
+def say(line: str) -> None:
+    """Tell the user something that is not the result."""
+    print(line, file=sys.stderr, flush=True)

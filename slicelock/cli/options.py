@@ -1,0 +1,50 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from slicelock.errors import ConfigurationError
+from slicelock.keys import check_name
+
+
+@dataclass(slots=True)
+class _State:
+    debug: bool = False
+
+
+STATE = _State()
+
+
+def _set_debug(value: bool) -> bool:
+    STATE.debug = STATE.debug or value
+    return value
+
+
+def named(kind: str, value: str) -> str:
+    """A name from the command line; a usage error when it is not allowed."""
+    try:
+        return check_name(kind, value)
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def slice_name(value: str) -> str:
+    """A slice's name, or nothing; a usage error when it is not allowed."""
+    return value and named("slice", value)
+
+
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help="Show tracebacks.", callback=_set_debug, is_eager=True, show_default=False, metavar=""
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)]
+Pool = Annotated[
+    str | None, typer.Option("--pool", help="The pool. Default: SLICELOCK_POOL, else `default`.")
+]
+SliceName = Annotated[str, typer.Argument(metavar="SLICE", help="The slice's name.", callback=slice_name)]

@@ -1,0 +1,149 @@
+"""Draws what a pool looks like. Pure: data in, something that rich can print out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from slicelock.model import NodeView, Picture, RequestView, SliceView
+
+SHOWN_WAITERS = 3
+STATE_STYLES = {"free": "green", "switching": "yellow", "held": "cyan"}
+
+
+def duration(ms: float) -> str:
+    """A time that fits a column: `850 ms`, `12.3 s`, `4m 05s`, `3h 20m`, `2d 04h`."""
+    seconds = ms / 1000
+    if seconds < 1:
+        return f"{ms:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86_400)
+    if minutes < 60:
+        return f"{minutes}m {int(seconds % 60):02}s"
+    return f"{hours}h {minutes % 60:02}m" if hours < 24 else f"{days}d {hours % 24:02}h"
+
+
+def count(number: int, word: str) -> str:
+    """`1 slice`, `2 slices`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """A table in the house style."""
+    made = Table(box=None, title=title or None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column.upper(), overflow="fold", header_style="dim")
+    return made
+
+
+def picture(seen: Picture) -> RenderableType:
+    """The whole pool: slices and what is wrong with them, nodes, requests that still gather their members."""
+    if not seen.slices:
+        return Text(
+            f"Pool {seen.pool} has no slices. Start an agent with --slice, or: slicelock slice declare NAME"
+        )
+    parts: list[RenderableType] = [slices(seen.slices), *problems(seen.slices)]
+    if seen.nodes:
+        parts += ["", nodes(seen.nodes)]
+    if seen.gathering:
+        parts += ["", gathering(seen.gathering)]
+    return Group(*parts)
+
+
+def slices(seen: Iterable[SliceView]) -> Table:
+    """One row for each slice: who has it, who waits."""
+    made = table("slice", "state", "holder", "waiting", "devices")
+    for one in seen:
+        made.add_row(one.name, state(one), holder(one.holder), waiting(one), devices(one.nodes))
+    return made
+
+
+def state(one: SliceView) -> Text:
+    """A slice's state, for how long, and the conditions beside it."""
+    words = Text(one.state, style=STATE_STYLES.get(one.state, ""))
+    words.append(f" {duration(one.since_ms)}", style="dim")
+    for condition, name in ((one.blocked, "blocked"), (one.settling, "settling"), (one.kept, "kept")):
+        if condition:
+            words.append(f" {name}", style="bold red")
+    return words
+
+
+def holder(request: RequestView | None) -> Text:
+    """Who has a slice, or is about to: job, phase, and how long its lease still is."""
+    if request is None:
+        return Text("-", style="dim")
+    words = Text(request.job)
+    if request.phase:
+        words.append(f" {request.phase}")
+    if request.state == "held":
+        words.append(f" · lease {duration(max(request.lease_left_ms, 0))}", style="dim")
+    return words.append(f" · {request.id}", style="dim")
+
+
+def waiting(one: SliceView) -> Text:
+    """How many wait, and the first of them."""
+    if not one.queued:
+        return Text("-", style="dim")
+    shown = ", ".join(f"{r.job} {duration(r.waited_ms)}" for r in one.queue[:SHOWN_WAITERS])
+    return Text(f"{one.queued}: {shown}{', …' if one.queued > SHOWN_WAITERS else ''}")
+
+
+def devices(by_node: Mapping[str, tuple[str, ...]]) -> str:
+    """`gpu1: 0 1, gpu2: 0 1`, or that no agent looks after the slice."""
+    return ", ".join(f"{node}: {' '.join(those)}" for node, those in sorted(by_node.items())) or "agentless"
+
+
+def problems(seen: Iterable[SliceView]) -> list[Text]:
+    """Why slices are blocked, settling or kept, a line each."""
+    lines: list[Text] = []
+    for one in seen:
+        for node, why in sorted(one.blocked.items()):
+            lines.append(Text(f"{one.name} is blocked on {node}: {why.get('reason', '')}", style="red"))
+        if one.settling:
+            lines.append(
+                Text(
+                    f"{one.name} settles: its nodes have not all reported since it or Redis began",
+                    style="yellow",
+                )
+            )
+        if one.kept:
+            lines.append(Text(f"{one.name} is kept for {one.kept}", style="yellow"))
+    return lines
+
+
+def nodes(seen: Iterable[NodeView]) -> Table:
+    """One row for each node: is its agent alive, and what is on its devices."""
+    made = table("node", "agent", "last beat", "loaded", "saved")
+    for one in seen:
+        made.add_row(one.name, agent(one), beat(one), runs(one, "loaded"), runs(one, "saved"))
+    return made
+
+
+def agent(one: NodeView) -> Text:
+    """An agent's version, or that there is none."""
+    if one.silent or one.beat_age_ms < 0:
+        return Text("silent" if one.beat_age_ms >= 0 else "never heard of", style="bold red")
+    return Text(one.version)
+
+
+def beat(one: NodeView) -> str:
+    """How long ago an agent was heard of."""
+    return f"{duration(one.beat_age_ms)} ago" if one.beat_age_ms >= 0 else "-"
+
+
+def runs(one: NodeView, what: str) -> str:
+    """The runs whose state is on a node's devices (`loaded`) or in its memory (`saved`), by slice."""
+    named = {name: [str(run) for run in report.get(what) or ()] for name, report in one.reports.items()}
+    return ", ".join(f"{name}: {' '.join(those)}" for name, those in sorted(named.items()) if those) or "-"
+
+
+def gathering(seen: Iterable[RequestView]) -> Table:
+    """Requests that wait for members of their own run."""
+    made = table("request", "slices", "members", "since")
+    for one in seen:
+        made.add_row(one.id, " ".join(one.slices), f"{one.joined} of {one.members}", duration(one.waited_ms))
+    return made

@@ -1,0 +1,114 @@
+"""`slicelock slice …`: declare, forget and list slices."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from slicelock.cli import options, render
+from slicelock.cli.app import app
+from slicelock.cli.console import say, show, show_json
+from slicelock.cli.pool import connected, look, refused, unknown
+from slicelock.model import SliceView
+from slicelock.wire import Declare, Forget
+
+group = typer.Typer(no_args_is_help=True, help="Declare, forget and list slices.")
+app.add_typer(group, name="slice")
+
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node",
+        metavar="NODE=DEVICES",
+        help="A node of the slice and its devices there, separated by commas. Repeat it for each node; "
+        "without one the slice is agentless: a plain lease for something that has no device state.",
+    ),
+]
+IsNode = Annotated[bool, typer.Option("--node", help="NAME is a node that is gone for good, not a slice.")]
+
+
+def devices_by_node(given: list[str]) -> dict[str, list[str]]:
+    """Read `NODE=DEVICES` options; a usage error names the one that makes no sense."""
+    nodes: dict[str, list[str]] = {}
+    for option in given:
+        node, sign, text = option.partition("=")
+        devices = [device for device in text.replace(",", " ").split() if device]
+        if not sign or not devices:
+            raise typer.BadParameter(
+                f"{option!r} is not NODE=DEVICES; for example gpu-1=0,1.", param_hint="--node"
+            )
+        if options.named("node", node) in nodes or len(set(devices)) < len(devices):
+            raise typer.BadParameter(f"{option!r} names a node or a device twice.", param_hint="--node")
+        nodes[node] = devices
+    return nodes
+
+
+@group.command(epilog="Example: slicelock slice declare trainers --node gpu-1=0,1,2,3 --node gpu-2=0,1,2,3")
+def declare(
+    name: options.SliceName,
+    node: Nodes = None,
+    pool: options.Pool = None,
+    debug: options.Debug = False,
+) -> None:
+    """Declare a slice, or change one that is not in use."""
+    nodes = devices_by_node(node or [])
+    with connected(pool) as (store, _):
+        reply = store.run(Declare(name, nodes))
+    if reply.outcome == "OVERLAP":
+        raise refused(
+            f"Slice {name} was not declared", reply.reason, f"Forget {reply.slice}, or use other devices."
+        )
+    if reply.outcome == "IN_USE":
+        raise refused(f"Slice {name} was not changed", reply.reason, "Try again when it is free.")
+    say(f"Declared {name} ({render.devices({n: tuple(d) for n, d in nodes.items()})}).")
+
+
+@group.command(epilog="Example: slicelock slice forget trainers")
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The slice's name, or the node's with --node.")],
+    node: IsNode = False,
+    pool: options.Pool = None,
+    debug: options.Debug = False,
+) -> None:
+    """Forget a slice that is not in use, or a node that has no slice."""
+    kind = "node" if node else "slice"
+    options.named(kind, name)
+    with connected(pool) as (store, settings):
+        reply = store.run(Forget(kind, name))
+    if reply.outcome == "NO_SUCH_SLICE":
+        raise (
+            refused(f"Node {name} was not forgotten", "there is none", "See `slicelock status`.")
+            if node
+            else unknown(name, settings)
+        )
+    if reply.outcome == "IN_USE":
+        raise refused(
+            f"{kind.capitalize()} {name} was not forgotten", reply.reason, "Try again when it is free."
+        )
+    say(f"Forgot {name}.")
+
+
+@group.command("list", epilog="Example: slicelock slice list --json")
+def list_(pool: options.Pool = None, as_json: options.Json = False, debug: options.Debug = False) -> None:
+    """List the slices of a pool with their nodes and devices."""
+    with connected(pool) as (store, settings):
+        picture = look(store, settings)
+    if as_json:
+        show_json({"pool": picture.pool, "slices": [_facts(one) for one in picture.slices]})
+    elif picture.slices:
+        show(_table(picture.slices))
+    else:
+        show(render.picture(picture))
+
+
+def _facts(one: SliceView) -> dict[str, object]:
+    return {"name": one.name, "state": one.state, "nodes": dict(one.nodes), "queued": one.queued}
+
+
+def _table(slices: tuple[SliceView, ...]) -> Table:
+    made = render.table("slice", "state", "devices")
+    for one in slices:
+        made.add_row(one.name, one.state, render.devices(one.nodes))
+    return made

@@ -1,0 +1,73 @@
+"""`slicelock status` and `slicelock revoke`: see the pool, and end a turn in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from slicelock.cli import options, render
+from slicelock.cli.app import app
+from slicelock.cli.console import say, show, show_json
+from slicelock.cli.pool import connected, look, refused
+from slicelock.wire import Revoke
+
+OptionalSlice = Annotated[
+    str,
+    typer.Argument(
+        metavar="SLICE",
+        help="Show only this slice.",
+        callback=options.slice_name,
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Argument(metavar="SLICE|REQUEST", help="A slice, for the turn it is held by, or a request's id."),
+]
+
+
+@app.command(epilog="Example: slicelock status trainers --json")
+def status(
+    name: OptionalSlice = "",
+    pool: options.Pool = None,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Show who holds which slice, who waits, and what is wrong."""
+    with connected(pool) as (store, settings):
+        picture = look(store, settings, name)
+    if as_json:
+        show_json(asdict(picture))
+    else:
+        show(render.picture(picture))
+
+
+@app.command(epilog='Example: slicelock revoke trainers --why "node goes down at six"')
+def revoke(
+    target: Target,
+    why: Annotated[str, typer.Option("--why", help="The reason, for the job's log and the history.")] = "",
+    requeue: Annotated[
+        bool, typer.Option("--requeue", help="Put a request that is being switched back into its queues.")
+    ] = False,
+    pool: options.Pool = None,
+    debug: options.Debug = False,
+) -> None:
+    """End a turn or a waiting request against its run's will."""
+    with connected(pool) as (store, settings):
+        request = target
+        if "/" not in target:
+            options.named("slice", target)
+            holder = look(store, settings, target).slices[0].holder
+            if holder is None:
+                raise refused(
+                    f"Nothing was revoked on {target}", "nobody holds it", "See `slicelock status`."
+                )
+            request = holder.id
+        reply = store.run(Revoke(request, why or "an operator revoked it", requeue))
+    if reply.outcome == "ENDED":
+        raise refused(
+            f"Request {request} was not revoked", f"it had ended ({reply.ended})", "See `slicelock status`."
+        )
+    say(f"Revoked {request}.")

@@ -1,0 +1,131 @@
+"""`slicelock up`: a server and an agent for one machine, for as long as the command runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slicelock.cli import options
+from slicelock.cli.app import app
+from slicelock.cli.console import say
+from slicelock.embedded import EmbeddedServer
+from slicelock.errors import AgentError, ConfigurationError
+from slicelock.keys import check_name
+from slicelock.local import LocalAgent
+
+DEFAULT_SLICE = "accelerator=sim:0"
+# A folder's name tells its owner: pid namespace and pid. Machines of containers may share a /tmp.
+PREFIX = f"slicelock-up-{Path('/proc/self/ns/pid').stat().st_ino}-"
+SHARED_MEMORY = Path("/dev/shm")
+EXPORTED = ("SLICELOCK_REDIS_URL", "SLICELOCK_POOL", "SLICELOCK_SIM_DIR", "SLICELOCK_SIM_DEVICE")
+LOOK_S = 0.25  # between two looks at whether both are still alive
+
+Slices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slice",
+        metavar="NAME=DEVICES",
+        help="A slice and its devices on this machine, separated by commas: sim:NAME for a simulated one, "
+        f"0, 1, GPU-… or all for GPUs. Repeat it for more slices. Default: {DEFAULT_SLICE}.",
+        show_default=False,
+    ),
+]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        min=0,
+        max=65_535,
+        help="Listen on this port of 127.0.0.1 instead of a unix socket; 0: any free one.",
+    ),
+]
+
+
+def slices_of(given: list[str]) -> dict[str, str]:
+    """Read `NAME=DEVICES` options; a usage error names the one that makes no sense."""
+    slices: dict[str, str] = {}
+    for option in given:
+        name, sign, devices = option.partition("=")
+        if not sign or not devices.strip(","):
+            raise typer.BadParameter(f"{option!r} is not NAME=DEVICES; for example {DEFAULT_SLICE}.")
+        if options.named("slice", name) in slices:
+            raise typer.BadParameter(f"Slice {name!r} is given twice.")
+        slices[name] = devices
+    return slices
+
+
+@app.command(epilog="Example: slicelock up --slice trainers=sim:0 --slice samplers=sim:1")
+def up(
+    slices: Slices = None,
+    port: Port = None,
+    pool: options.Pool = None,
+    debug: options.Debug = False,
+) -> None:
+    """Run a server and an agent on this machine until Ctrl-C; prints what other shells need."""
+    wanted = slices_of(slices or [DEFAULT_SLICE])
+    with stopping() as stopped, ExitStack() as stack:
+        server = stack.enter_context(EmbeddedServer(port=port))
+        env = environment(server.url, check_name("pool", pool or "default"), stack, wanted)
+        agent = stack.enter_context(LocalAgent(wanted, env, loud=True))
+        for name in EXPORTED:
+            if name in env:
+                print(f"export {name}={shlex.quote(env[name])}", flush=True)
+        say(
+            f"# Slices: {', '.join(wanted)}. Paste the lines above into other shells. Ctrl-C ends everything."
+        )
+        while not stopped():
+            if not server.running or agent.process.poll() is not None:
+                raise AgentError(f"The {'agent' if server.running else 'server'} has ended by itself.")
+            time.sleep(LOOK_S)
+
+
+def environment(url: str, pool: str, stack: ExitStack, slices: Mapping[str, str]) -> dict[str, str]:
+    """The variables for the agent and for other shells; their folders go when the stack does."""
+    env = {"SLICELOCK_REDIS_URL": url, "SLICELOCK_POOL": pool}
+    env["SLICELOCK_STATE_DIR"] = folder(stack, Path(tempfile.gettempdir()))
+    simulated = [one for devices in slices.values() for one in devices.split(",") if one.startswith("sim:")]
+    if simulated:
+        env |= {"SLICELOCK_SIM_DIR": folder(stack, SHARED_MEMORY), "SLICELOCK_SIM_DEVICE": simulated[0]}
+    return env
+
+
+def folder(stack: ExitStack, parent: Path) -> str:
+    """A folder of this command's own, removed at its end; ConfigurationError when it cannot be made."""
+    sweep(parent)
+    try:
+        return stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise ConfigurationError(
+            f"No folder can be made in {parent}: {error.strerror}.", advice="Free space or change its rights."
+        ) from None
+
+
+def sweep(parent: Path) -> None:
+    """Remove what a killed `slicelock up` of this user has left in a folder."""
+    for left in parent.glob(f"{PREFIX}*"):
+        owner = left.name.removeprefix(PREFIX).split("-")[0]
+        if not Path("/proc", owner).exists() and left.owner() == Path("/proc/self").owner():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def stopping() -> Generator[Callable[[], bool]]:
+    """Ctrl-C, SIGTERM and SIGHUP ask to stop; a question that tells whether one came."""
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in signals}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
