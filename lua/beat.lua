@@ -17,7 +17,7 @@ local node, report = ARGV[1], cjson.decode(ARGV[5])
 redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])
 local was_silent = (record('node', node) or {}).silent
-write('node', node, { beat_ms = num(pool), epoch = record('meta').epoch, boot = ARGV[2], version = ARGV[3], silent = false })
+write('node', node, { beat_ms = num(pool), epoch = record('meta', '').epoch, boot = ARGV[2], version = ARGV[3], silent = false })
 if was_silent then event('heard', { node = node }) end
 
 for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
@@ -31,6 +31,6 @@ for _, command in ipairs(report.commands or {}) do post_command(node, command) e
 rules.go_on()
 
 local more = redis.call('ZCOUNT', key('deadlines'), '-inf', '(' .. num(pool)) > 0
-return { 'OK', 'epoch', record('meta').epoch, 'more', more and '1' or '0',
-         'wanted', cjson.encode(wanted(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
-         'results', #results > 0 and cjson.encode(results) or '[]' }
+return reply({ 'OK', 'epoch', record('meta', '').epoch, 'more', more and '1' or '0',
+               'wanted', cjson.encode(wanted(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
+               'results', #results > 0 and cjson.encode(results) or '[]' })

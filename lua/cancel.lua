@@ -16,14 +16,13 @@ local id = run .. '/' .. lane .. '/' .. num(k)
 local r = record('request', id)
 local R = record('run', run) or {}
 local newest = tonumber(R['newest:' .. lane]) or 0
-rules.unkeep(run, lane, k)
-if r and r.state == 'ended' or not r and k <= newest then rules.go_on(); return { 'ALREADY' } end
+if record('meta', '').kept then rules.unkeep(run, lane, k) end
+if r and r.state == 'ended' or not r and k <= newest then return reply({ 'ALREADY' }) end
 if not r then
+  if not record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
   write('run', run, { job = ARGV[2], ['newest:' .. lane] = num(k) })
-  due('run|' .. run, pool + FORGET_RUN)
   write('request', id, { job = ARGV[2], run = run, lane = lane, k = num(k), slices = '', members = '0', joined = '0',
                          state = 'gathering', asked = num(raw) })
 end
 rules.finish(id, 'cancelled', ARGV[5])
-rules.go_on()
-return { 'CANCELLED' }
+return reply({ 'CANCELLED' })

@@ -23,20 +23,19 @@ changes.nodes = table.concat(names, ' ')
 
 local same = S ~= nil
 for field, value in pairs(changes) do same = same and S[field] == value end
-if same then rules.go_on(); return { 'OK' } end
+if same then return reply({ 'OK' }) end
 
 for _, other in ipairs(redis.call('SMEMBERS', key('slices'))) do
   for _, node in ipairs(names) do
     for _, device in ipairs(other ~= s and nodes[node] or {}) do
       if contains((record('slice', other) or {})['devices:' .. node], device) then
-        rules.go_on()
-        return { 'OVERLAP', 'slice', other, 'reason', device .. ' of node ' .. node .. ' is in slice ' .. other }
+        return reply({ 'OVERLAP', 'slice', other, 'reason', device .. ' of node ' .. node .. ' is in slice ' .. other })
       end
     end
   end
 end
 local reason = S and in_use(s)
-if reason then rules.go_on(); return { 'IN_USE', 'reason', reason } end
+if reason then return reply({ 'IN_USE', 'reason', reason }) end
 
 for _, node in ipairs(words(S and S.nodes)) do leave_node(s, node) end
 write('slice', s, changes)
@@ -48,7 +47,6 @@ for _, node in ipairs(names) do
   if not record('node', node).beat_ms then due('node|' .. node, pool + 10000) end
 end
 event('declared', { slice = s })
-if #names > 0 then rules.unsettle(s, EPOCH_PATIENCE) end
+if #names > 0 then rules.unsettle(s) end
 rules.touch_all()
-rules.go_on()
-return { 'OK' }
+return reply({ 'OK' })

@@ -11,23 +11,22 @@
 --- @include "in_use"
 local kind, name = ARGV[1], ARGV[2]
 local it = record(kind, name)
-rules.go_on()
-if not it then return { 'NO_SUCH_SLICE' } end
+if not it then return reply({ 'NO_SUCH_SLICE' }) end
 
 if kind == 'node' then
-  if it.slices and it.slices ~= '' then return { 'IN_USE', 'reason', 'slices ' .. it.slices .. ' have it' } end
+  if it.slices then return reply({ 'IN_USE', 'reason', 'slices ' .. it.slices .. ' have it' }) end
   erase('node', name)
   redis.call('SREM', key('nodes'), name)
   undue('node|' .. name)
-  return { 'OK' }
+  return reply({ 'OK' })
 end
 
 local reason = in_use(name)
-if reason then return { 'IN_USE', 'reason', reason } end
+if reason then return reply({ 'IN_USE', 'reason', reason }) end
 for _, node in ipairs(words(it.nodes)) do leave_node(name, node) end
 erase('slice', name)
 redis.call('DEL', key('ready', name), key('queue', name))
 redis.call('SREM', key('slices'), name)
 redis.call('ZREM', key('deadlines'), 'settle|' .. name, 'kept|' .. name, 'retry|' .. name)
 event('forgotten', { slice = name })
-return { 'OK' }
+return reply({ 'OK' })

@@ -14,8 +14,7 @@
 local run, process = ARGV[1], ARGV[3]
 if ARGV[7] == '1' then
   rules.exited(run, process, 'its process has ended')
-  rules.go_on()
-  return { 'OK', 'lanes', '{}', 'job', ARGV[2] }
+  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })
 end
 
 local facts = cjson.encode({ uid = ARGV[4], slices = words(ARGV[5]), hooks = cjson.decode(ARGV[6]) })
@@ -39,5 +38,4 @@ for field, k in pairs(record('run', run)) do
     lanes[lane] = { k = k, state = (record('request', id) or { state = 'ended' }).state, joined = rules.members(id) }
   end
 end
-rules.go_on()
-return { 'OK', 'lanes', cjson.encode(lanes), 'job', ARGV[2] }
+return reply({ 'OK', 'lanes', cjson.encode(lanes), 'job', ARGV[2] })

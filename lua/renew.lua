@@ -35,5 +35,5 @@ for _, answer in ipairs(report.answers or {}) do take_answer(run, process, answe
 local registered = (record('procs', run) or {})[process] ~= nil
 if registered then write('procs', run, { [process .. '#heard'] = num(pool) }) end
 if record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
-return { 'OK', 'epoch', record('meta').epoch, 'registered', registered and '1' or '0',
-         'parts', #states > 0 and cjson.encode(states) or '[]', 'commands', pending_commands(run, process) }
+return reply({ 'OK', 'epoch', record('meta', '').epoch, 'registered', registered and '1' or '0',
+               'parts', #states > 0 and cjson.encode(states) or '[]', 'commands', pending_commands(run, process) })

@@ -11,13 +11,11 @@
 local id = ARGV[1]
 local r = record('request', id)
 if not r or r.state == 'ended' then
-  rules.go_on()
-  return { 'ENDED', 'ended', r and r.outcome or 'not known' }
+  return reply({ 'ENDED', 'ended', r and r.outcome or 'not known' })
 end
 if ARGV[3] == '1' and r.state == 'switching' then
   rules.requeue(id, ARGV[2])
 elseif ARGV[3] ~= '1' or r.state == 'held' then
   rules.finish(id, 'revoked', ARGV[2])
 end
-rules.go_on()
-return { 'REVOKED' }
+return reply({ 'REVOKED' })

@@ -7,6 +7,7 @@
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: it only reads.
 --- @include "keys"
+--- @include "limits"
 --- @include "time"
 --- @include "records"
 --- @include "tell"
@@ -15,7 +16,7 @@
 --- @include "answer"
 --- @include "status_views"
 raw = read_time()
-local meta = record('meta') or {}
+local meta = record('meta', '') or {}
 if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
 pool = tonumber(meta.pool_ms) or 0
 if ARGV[1] ~= '' and not record('slice', ARGV[1]) then return { 'NO_SUCH_SLICE' } end

@@ -17,13 +17,12 @@
 local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id = run .. '/' .. lane .. '/' .. num(k)
 local r = record('request', id)
-if ARGV[5] == '' then rules.unkeep(run, lane, k) end
-if not r then rules.go_on(); return { 'ALREADY' } end
+if ARGV[5] == '' and record('meta', '').kept then rules.unkeep(run, lane, k) end
+if not r then return reply({ 'ALREADY' }) end
 
 if r.state == 'ended' then
-  rules.go_on()
-  if r.outcome == 'yielded' or r.outcome == 'cancelled' or rules.has_yielded(id, member) then return { 'ALREADY' } end
-  return { 'LOST', 'ended', r.outcome, 'reason', r.reason or '', 'state_saved', rules.state_saved(r) }
+  if r.outcome == 'yielded' or r.outcome == 'cancelled' or rules.has_yielded(id, member) then return reply({ 'ALREADY' }) end
+  return reply({ 'LOST', 'ended', r.outcome, 'reason', r.reason or '', 'state_saved', rules.state_saved(r) })
 end
 
 local asked = ARGV[5] ~= '' and words(ARGV[5]) or words(r.slices)
@@ -32,7 +31,7 @@ for _, s in ipairs(asked) do
   if contains(r.slices, s) and not rules.has_yielded(id, member, s) then fresh = true end
 end
 local known = (record('members', id) or {})[member] or r.state == 'held'
-if not fresh or not known then rules.go_on(); return { 'ALREADY' } end
+if not fresh or not known then return reply({ 'ALREADY' }) end
 rules.part(id, member, ARGV[5] == '' and '*' or asked)
 
 local waiters, back = 0, true
@@ -40,6 +39,5 @@ for _, s in ipairs(asked) do
   waiters = waiters + redis.call('ZCARD', key('queue', s))
   if r.state ~= 'ended' and contains(r.slices, s) and not contains(r.gone, s) then back = false end
 end
-rules.go_on()
-if not back then return { 'PARTIAL' } end
-return { 'YIELDED', 'waiters', num(waiters) }
+if not back then return reply({ 'PARTIAL' }) end
+return reply({ 'YIELDED', 'waiters', num(waiters) })

@@ -1,6 +1,4 @@
 -- What `acquire` refuses, before it writes.
-local QUEUE_LIMIT = 20000
-
 -- A process that takes another live one's place would end its turn.
 local function refuse_member(run, lane, member, process)
   for _, open in ipairs(rules.open_in_lane(run, lane)) do

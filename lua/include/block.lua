@@ -1,6 +1,4 @@
 -- Blocked slices: each node's reason; `why` nil heals.
-local SWITCH_PATIENCE = 10000   -- ms that a switch of several slices waits for a blocked one before it frees the others
-
 function rules.block(s, node, why)
   local S = record('slice', s)
   local all = S.blocked and cjson.decode(S.blocked) or {}
@@ -21,7 +19,7 @@ end
 -- A run that cannot be evicted: tried again after 2, 4, 8 … 60 s, or when it is gone.
 function rules.block_eviction(s, node, run, reason)
   local tries = (tonumber(record('slice', s)['tries:' .. node]) or 0) + 1
-  local wait = math.min(1000 * 2 ^ tries, 60000)
+  local wait = math.min(1000 * 2 ^ tries, MAX_RETRY)
   write('slice', s, { ['tries:' .. node] = num(tries) })
   rules.block(s, node, { kind = 'evict', run = run, reason = reason, tries = tries, ['until'] = num(pool + wait) })
   due('retry|' .. s, pool + wait)

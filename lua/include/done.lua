@@ -14,7 +14,7 @@ function rules.open_in_lane(run, lane)
 end
 
 function rules.done(run, lane, k, member)
-  rules.unkeep(run, lane, k)
+  if record('meta', '').kept then rules.unkeep(run, lane, k) end
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
     local r, m = record('request', open.id), record('members', open.id) or {}
     local concerned = r.state ~= 'ended' and (m[member] or r.state == 'held')

@@ -1,13 +1,11 @@
 -- Processes of a run that are gone.
-local FORGET_RUN = 600000  -- ms after which the keys of a run that is no longer heard of are dropped
-
 function rules.bump(run)
   write('run', run, { rev = num((tonumber((record('run', run) or {}).rev) or 0) + 1) })
 end
 
 function rules.alive(run, process)
   local heard = (record('procs', run) or {})[process .. '#heard']
-  return heard and pool - tonumber(heard) < 12000 and pool - tonumber(heard)
+  return heard and pool - tonumber(heard) < HEARD and pool - tonumber(heard)
 end
 
 function rules.exited(run, process, reason)
@@ -16,7 +14,7 @@ function rules.exited(run, process, reason)
   write('procs', run, { [process] = false, [process .. '#heard'] = false,
                         [process .. '#command'] = false, [process .. '#answer'] = false })
   rules.bump(run)
-  local last = not record('procs', run)
+  local last = next(record('procs', run)) == nil
   for _, id in ipairs(words(record('run', run).open)) do
     for _, member in ipairs(rules.members(id)) do
       local its = last or record('members', id)[member] == process and not rules.has_yielded(id, member)

@@ -1,29 +1,34 @@
--- The end of a request, and its way back into the queue.
-local REMEMBERED = 900000  -- ms that an ended request is remembered for late repetitions
-
+-- The end of a request.
 function rules.release(s, id, why)
   local S = record('slice', s)
   if not S or S.request ~= id then return end
   write('slice', s, { state = 'free', request = false, since = num(raw) })
-  redis.call('DEL', key('ready', s))
   touched[s] = 0
-  for _, node in ipairs(why and words(S.nodes) or {}) do hint('node:' .. node, 'revoke ' .. s) end
+  if S.nodes ~= '' then redis.call('DEL', key('ready', s)) end
+  if why then rules.tell_nodes(s, 'revoke ') end
+end
+
+local function leave(id, r, outcome)
+  for _, s in ipairs(words(r.slices)) do
+    if r.state == 'queued' then
+      redis.call('ZREM', key('queue', s), id)
+      touched[s] = 0
+    else
+      rules.release(s, id, outcome ~= 'yielded')
+    end
+  end
 end
 
 function rules.finish(id, outcome, reason)
   local r = record('request', id)
-  local was, run = r.state, record('run', r.run) or {}
+  leave(id, r, outcome)
+  local timers = { 'gather|' .. id, 'switch|' .. id }
+  for _, member in ipairs(rules.members(id)) do timers[#timers + 1] = 'part|' .. id .. '|' .. member end
+  undue(unpack(timers))
   write('request', id, { state = 'ended', outcome = outcome, reason = reason or false, ended = num(raw) })
-  for _, s in ipairs(words(r.slices)) do
-    if was == 'queued' then redis.call('ZREM', key('queue', s), id); touched[s] = 0 end
-    if was ~= 'queued' then rules.release(s, id, outcome ~= 'yielded') end
-  end
-  for _, member in ipairs(rules.members(id)) do undue('part|' .. id .. '|' .. member) end
-  redis.call('ZREM', key('deadlines'), 'gather|' .. id, 'switch|' .. id)
-  write('run', r.run, { open = without(run.open, id) })
-  redis.call('PEXPIRE', key('request', id), REMEMBERED)
-  redis.call('PEXPIRE', key('members', id), REMEMBERED)
-  if was == 'held' then redis.call('ZADD', key('served'), num(raw), r.run) end
+  write('run', r.run, { open = without((record('run', r.run) or {}).open, id) })
+  remember_for('request', id, REMEMBER)
+  remember_for('members', id, REMEMBER)
   if outcome ~= 'yielded' then hint('run:' .. r.run, 'lost ' .. id) end
   request_event('ended', r, { outcome = outcome, reason = reason, held_ms = r.held and num(raw - r.held) })
 end

@@ -1,5 +1,19 @@
--- Everything that can start now starts. Called once, after the script has changed what it has to.
+-- Everything that can start now starts.
 local budget = SCAN
+
+local function startable(id, r, here)
+  for _, s in ipairs(words(r.slices)) do
+    if not rules.free_for(s, r, id) or (s ~= here and not rules.first_in(s, id)) then return false end
+  end
+  return true
+end
+
+local function try_start(id, r)
+  local late = id ~= just_asked and rules.overdue(id)
+  if late then return rules.finish(id, 'expired', 'member ' .. late .. ' was not heard of in time') end
+  rules.dequeue(id, r)
+  rules.start(id, r)
+end
 
 local function look(s, from)
   local S = record('slice', s)
@@ -9,23 +23,9 @@ local function look(s, from)
     if budget == 0 then return due('scan|' .. s .. '|' .. num(from + i - 1), pool - 1) end
     budget = budget - 1
     local r = record('request', id)
-    if rules.startable(id, r, s) then
-      local late = id ~= rules.fresh and rules.overdue(id)
-      if not late then return rules.start(id, r) end
-      rules.finish(id, 'expired', 'member ' .. late .. ' was not heard of in time')
-      return
-    end
+    if startable(id, r, s) then return try_start(id, r) end
     if not rules.passed_over(r, s) then return end
   end
   if #ids == SCAN then due('scan|' .. s .. '|' .. num(from + SCAN), pool - 1) end
 end
-
-function rules.go_on()
-  local s = next(touched)
-  while s do
-    local from = touched[s]
-    touched[s] = nil
-    look(s, from)
-    s = next(touched)
-  end
-end
+--- @include "reply"

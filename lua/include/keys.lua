@@ -2,13 +2,11 @@
 local PREFIX = string.sub(KEYS[1], 1, -5)
 
 local function key(kind, name)
-  return name and PREFIX .. kind .. ':' .. name or PREFIX .. kind
+  return (name or '') == '' and PREFIX .. kind or PREFIX .. kind .. ':' .. name
 end
 
 -- tostring() would print a fence as 1.8e+15.
-local function num(n)
-  return string.format('%.0f', n)
-end
+local function num(n) return string.format('%.0f', n) end
 
 local function words(text)
   local list = {}
@@ -17,7 +15,7 @@ local function words(text)
 end
 
 local function contains(text, word)
-  return string.find(' ' .. (text or '') .. ' ', ' ' .. word .. ' ', 1, true) ~= nil
+  return text ~= nil and (text == word or string.find(' ' .. text .. ' ', ' ' .. word .. ' ', 1, true) ~= nil)
 end
 
 local function with(text, word)
@@ -25,8 +23,9 @@ local function with(text, word)
   return (text and text ~= '') and text .. ' ' .. word or word
 end
 
+-- Without its last word a list is gone.
 local function without(text, word)
   local kept = {}
   for _, w in ipairs(words(text)) do if w ~= word then kept[#kept + 1] = w end end
-  return table.concat(kept, ' ')
+  return #kept > 0 and table.concat(kept, ' ')
 end

@@ -7,21 +7,22 @@ local function given_back_by_all(id, r, s)
   return count >= tonumber(r.members)
 end
 
--- `given` is '*' or a list of slices. Withdrawing before the turn has begun ends the request for all.
-function rules.part(id, member, given)
-  local r, m = record('request', id), record('members', id) or {}
-  if r.state ~= 'held' then return rules.finish(id, 'cancelled', 'member ' .. member .. ' withdrew') end
-  local yielded = given == '*' and '*' or m[member .. '#yielded'] or ''
+local function mark(id, member, given)
+  local m = record('members', id) or {}
+  local yielded = given == '*' and '*' or m[member .. '#yielded']
   for _, s in ipairs(given == '*' and {} or given) do yielded = with(yielded, s) end
   write('members', id, { [member] = m[member] or '-', [member .. '#yielded'] = yielded })
-  local left = 0
+end
+
+-- `given` is '*' or a list of slices. Withdrawing before the turn has begun ends the request for all.
+function rules.part(id, member, given)
+  local r = record('request', id)
+  if r.state ~= 'held' then return rules.finish(id, 'cancelled', 'member ' .. member .. ' withdrew') end
+  mark(id, member, given)
+  local left, gone = false, r.gone
   for _, s in ipairs(rules.live(r)) do
-    if not rules.has_yielded(id, member, s) then left = left + 1 end
-    if given_back_by_all(id, r, s) then
-      write('request', id, { gone = with(r.gone, s) })
-      rules.release(s, id)
-    end
+    left = left or not rules.has_yielded(id, member, s)
+    if given_back_by_all(id, r, s) then gone = with(gone, s) end
   end
-  if left == 0 then undue('part|' .. id .. '|' .. member) end
-  if #rules.live(r) == 0 then rules.finish(id, 'yielded') end
+  rules.give_back(id, r, member, gone, left)
 end

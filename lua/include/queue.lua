@@ -1,5 +1,15 @@
--- Who is next: scanning the queues.
-local SCAN = 64            -- entries looked at in one go; the rest is looked at by the next script (`scan` deadline)
+-- Who is next: places in the queues, and scanning them.
+function rules.enqueue(id, r)
+  local head_start = r.priority * (tonumber(record('meta', '').head_start_ms) or HEAD_START)
+  for _, s in ipairs(words(r.slices)) do
+    redis.call('ZADD', key('queue', s), num(r.tick - head_start * 4096), id)
+    touched[s] = 0
+  end
+end
+
+function rules.dequeue(id, r)
+  for _, s in ipairs(words(r.slices)) do redis.call('ZREM', key('queue', s), id) end
+end
 
 -- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up.
 function rules.passed_over(r, here)
@@ -16,12 +26,4 @@ function rules.first_in(s, id)
     if not rules.passed_over(record('request', other), s) then return false end
   end
   return false
-end
-
-function rules.startable(id, r, here)
-  for _, s in ipairs(words(r.slices)) do
-    if not rules.free_for(s, r, id) then return false end
-    if s ~= here and not rules.first_in(s, id) then return false end
-  end
-  return true
 end

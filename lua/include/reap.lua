@@ -1,12 +1,11 @@
--- Deadlines that have passed, a bounded number in each script.
-local BATCH = 64
+-- Deadlines that have passed.
 local on_due = {}
 
 function on_due.part(what)
   local id, member = string.match(what, '^(.+)|(.+)$')
   local r = record('request', id)
   if not r or r.state == 'ended' then return end
-  local quiet = tonumber(record('meta').quiet_until) or 0
+  local quiet = tonumber(record('meta', '').quiet_until) or 0
   if pool < quiet then return due('part|' .. what, quiet) end
   rules.finish(id, 'expired', 'member ' .. member .. ' was not heard of in time')
 end
@@ -14,19 +13,13 @@ end
 -- Of a re-asserted turn, every member has to come back.
 function on_due.gather(id)
   local r = record('request', id)
-  if r and #rules.members(id) < tonumber(r.members) then on_due.part(id .. '|of the other members') end
+  if r and #rules.members(id) < tonumber(r.members) then on_due.part(id .. '|of the others') end
 end
-function on_due.settle(s) rules.settle(s) end
-function on_due.kept(s) rules.unkeep_slice(s) end
-function on_due.scan(what)
-  local s, from = string.match(what, '^(.+)|(%d+)$')
-  touched[s] = tonumber(from)
-end
+--- @include "reap_slices"
 --- @include "reap_more"
 
-function rules.reap()
-  local list = redis.call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. num(pool), 'LIMIT', 0, BATCH)
-  if #list > 0 then redis.call('ZREM', key('deadlines'), unpack(list)) end
+function rules.reap(list)
+  undue(unpack(list))
   for _, entry in ipairs(list) do
     local kind, what = string.match(entry, '^(%a+)|(.+)$')
     on_due[kind](what)

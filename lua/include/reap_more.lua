@@ -7,14 +7,6 @@ function on_due.node(node)
   end
 end
 
-function on_due.retry(s)
-  local S = record('slice', s)
-  for node, why in pairs(S and S.blocked and cjson.decode(S.blocked) or {}) do
-    local at = tonumber(why['until'])
-    if at and at > pool then due('retry|' .. s, at) elseif at then rules.block(s, node, nil) end
-  end
-end
-
 function on_due.switch(id)
   local r = record('request', id)
   if not r or r.state ~= 'switching' then return end
@@ -26,7 +18,7 @@ end
 
 function on_due.run(run)
   local r = record('run', run)
-  if r and r.open and r.open ~= '' then return due('run|' .. run, pool + FORGET_RUN) end
+  if r and r.open then return due('run|' .. run, pool + FORGET_RUN) end
   erase('run', run)
   erase('procs', run)
 end

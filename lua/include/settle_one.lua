@@ -25,7 +25,7 @@ function rules.settle(s)
   event('settled', { slice = s, fence = num(top) })
   if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
   if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
-  for _, node in ipairs(words(S.nodes)) do hint('node:' .. node, 'grant ' .. s) end
+  rules.tell_nodes(s, 'grant ')
   local shows = grown and shown_by_all(list, top)
   if shows then rules.keep(s, shows) end
   rules.touch_all()

@@ -1,5 +1,8 @@
--- Questions about slices. `rules` holds the functions that need one another; `touched` the slices to look at again.
+-- Questions about slices. `rules` holds what needs one another; `touched` the slices to look at again.
 local rules, touched = {}, {}
+
+-- The longest lease that any client of the pool has asked for, in ms.
+function rules.lease() return tonumber(record('meta', '').lease_ms) or LEASE end
 
 -- The slices that a request has not given back.
 function rules.live(r)
@@ -21,8 +24,4 @@ end
 function rules.free_for(s, r, id)
   local S = record('slice', s)
   return S and S.state == 'free' and not S.settling and (not S.kept or S.kept == id) and not rules.blocked(s, r.run)
-end
-
-function rules.touch_all()
-  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do touched[s] = 0 end
 end

@@ -1,8 +1,9 @@
 -- What leaves a script beside its reply: events, hints on channels, and deadlines.
 local raw, pool            -- raw TIME and pool time of this script, in ms; set by `begin`
+local just_asked           -- the request whose member is calling, if it is asking for a turn
 
 local function event(kind, facts)
-  local entry = { key('events'), 'MAXLEN', '~', '100000', '*', 'type', kind, 't', num(raw) }
+  local entry = { key('events'), 'MAXLEN', '~', EVENTS, '*', 'type', kind, 't', num(raw) }
   for name, value in pairs(facts) do
     if value and value ~= '' then entry[#entry + 1] = name; entry[#entry + 1] = value end
   end
@@ -23,6 +24,6 @@ local function due(what, at)
   redis.call('ZADD', key('deadlines'), num(at), what)
 end
 
-local function undue(what)
-  redis.call('ZREM', key('deadlines'), what)
+local function undue(...)
+  redis.call('ZREM', key('deadlines'), ...)
 end

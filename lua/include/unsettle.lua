@@ -1,11 +1,17 @@
--- Nothing starts on a slice until its nodes have reported; an agentless one waits for a lease.
-function rules.unsettle(s, patience)
+-- A new life of the primary: nothing starts on a slice until its nodes have reported; an agentless one waits for a lease.
+function rules.unsettle(s)
   local S = record('slice', s)
-  local agentless = not S.nodes or S.nodes == ''
-  local at = pool + (agentless and rules.lease() or patience)
+  local at = pool + (S.nodes == '' and rules.lease() or EPOCH_PATIENCE)
   local changes = { settling = num(at) }
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   if S.kept then rules.unkeep_slice(s) end
   write('slice', s, changes)
   due('settle|' .. s, at)
+end
+
+function rules.new_epoch(life)
+  local epoch = num(record('meta', '').epoch + 1)
+  write('meta', '', { epoch = epoch, run_id = life, quiet_until = num(pool + rules.lease()) })
+  event('epoch', { epoch = epoch, run_id = life })
+  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do rules.unsettle(s) end
 end

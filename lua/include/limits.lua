@@ -1,0 +1,13 @@
+-- Numbers that the rules share; all in ms unless they say otherwise.
+local QUEUE_LIMIT = 20000        -- requests in one queue
+local SCAN = 64                  -- queue entries and due deadlines that one script looks at; the next one goes on
+local LEASE = 60000              -- assumed while no client has said how long its lease is
+local HEAD_START = 30000         -- of one step of priority
+local EPOCH_PATIENCE = 2000      -- a slice with nodes settles no earlier
+local SWITCH_PATIENCE = 10000    -- a switch of several slices waits for a blocked one before it frees the others
+local MAX_STEP = 5000            -- a longer step of the clock counts as nothing
+local MAX_RETRY = 60000          -- between two attempts to evict
+local HEARD = 12000              -- a process heard of within this time is alive
+local REMEMBER = 900000          -- an ended request, for late repetitions
+local FORGET_RUN = 600000        -- a run that is no longer heard of
+local EVENTS = 100000            -- events kept, about

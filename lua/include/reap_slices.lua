@@ -1,0 +1,18 @@
+function on_due.settle(s) rules.settle(s) end
+
+function on_due.kept(s)
+  if record('slice', s) and record('slice', s).kept then rules.unkeep_slice(s) end
+end
+
+function on_due.scan(what)
+  local s, from = string.match(what, '^(.+)|(%d+)$')
+  touched[s] = touched[s] or tonumber(from)
+end
+
+function on_due.retry(s)
+  local S = record('slice', s)
+  for node, why in pairs(S and S.blocked and cjson.decode(S.blocked) or {}) do
+    local at = tonumber(why['until'])
+    if at and at > pool then due('retry|' .. s, at) elseif at then rules.block(s, node, nil) end
+  end
+end
