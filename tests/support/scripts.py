@@ -80,7 +80,7 @@ class Scripts:
             ms -= step
 
     def tick(self) -> None:
-        """A call that does nothing but what every call does: advance pool time, reap, start what can start."""
+        """A call that does only what every call does: advance pool time, reap, start what can start."""
         self.run(wire.Revoke("nobody/main/1"))
 
     def jump(self, ms: int) -> None:

@@ -1,0 +1,443 @@
+"""Grants that go through agents: switching, READY, and who may call what off."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripts import START_MS
+from tests.support.world import LEASE_MS, WAIT_MS, Agent, Ear, World, is_wanted
+
+
+@pytest.fixture(autouse=True)
+def slices(world: World) -> None:
+    """`a` on n1, `b` on n1 and n2, `c` on n2, all settled."""
+    world.declare("a", "n1")
+    world.declare("b", "n1", "n2")
+    world.declare("c", "n2")
+    world.serve()
+
+
+@pytest.fixture
+def n1(world: World) -> Agent:
+    return world.agent("n1")
+
+
+@pytest.fixture
+def n2(world: World) -> Agent:
+    return world.agent("n2")
+
+
+def test_a_new_slice_settles_with_the_first_beats(world: World) -> None:
+    world.declare("d", "n1", "n2")
+    r1 = world.member("r1")
+    assert r1.ask("d").outcome == "QUEUED"
+    assert world.slice("d").settling
+    world.agent("n1").beat()
+    assert world.slice("d").settling
+    world.agent("n2").beat()
+    assert not world.slice("d").settling
+    assert r1.again().outcome == "SWITCHING"
+
+
+# ---------------------------------------------------------------- the way to HELD
+
+
+def test_a_turn_begins_when_its_node_says_ready(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    assert r1.ask("a").outcome == "SWITCHING"
+    wanted = n1.wanted()["a"]
+    fence = START_MS * 1024
+    assert (wanted["state"], int(wanted["fence"]), wanted["request"]) == ("switching", fence, "r1/main/1")
+    assert (wanted["run"], wanted["job"], wanted["lane"], int(wanted["k"])) == ("r1", "job-r1", "main", 1)
+    assert not int(wanted["settling"])
+    assert r1.again().outcome == "SWITCHING"
+    n1.shown["a"].admit(wanted)
+    assert n1.report("a", fence) == "OK"
+    assert r1.again().fences == {"a": fence}
+    assert n1.wanted()["a"]["state"] == "held"
+
+
+def test_the_messages_of_a_hand_over(world: World, n1: Agent, ear: Ear) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    assert ear.heard() == [("node:n1", "grant a")]
+    n1.serve()
+    assert ear.heard() == [("run:r1", "held r1/main/1")]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_the_turn_says_whether_state_was_moved(world: World, n1: Agent, moved: bool) -> None:
+    r1 = world.member("r1")
+    r1.ask("b")
+    for node in (n1, world.agent("n2")):
+        result = node.admit("b", node.wanted()["b"], moved=moved and node is n1)
+        node.beat(results=[result])
+    assert r1.again().moved is moved
+
+
+def test_every_node_must_say_ready(world: World, n1: Agent, n2: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("b")
+    n1.serve()
+    n1.report("b", n1.shown["b"].fence)
+    assert r1.again().outcome == "SWITCHING"
+    n2.serve()
+    assert r1.again().outcome == "HELD"
+
+
+def test_every_slice_must_be_ready(world: World, n1: Agent, n2: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("a", "c")
+    n1.serve()
+    assert r1.again().outcome == "SWITCHING"
+    assert world.slice("a").state == "switching"
+    n2.serve()
+    assert set(r1.again().fences) == {"a", "c"}
+
+
+def test_agentless_and_agented_slices_in_one_turn(world: World, n1: Agent) -> None:
+    world.declare("plain")
+    r1 = world.member("r1")
+    assert r1.ask("a", "plain").outcome == "SWITCHING"
+    n1.serve()
+    assert set(r1.again().fences) == {"a", "plain"}
+
+
+def test_stale_reports_change_nothing(world: World, n1: Agent, n2: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    fence = int(n1.wanted()["a"]["fence"])
+    before = world.dump()
+    assert n1.report("a", fence - 1) == "STALE"
+    assert n1.report("a", fence + 1) == "STALE"
+    assert n2.report("a", fence) == "STALE", "n2 does not serve a"
+    assert n1.report("nowhere", fence) == "STALE"
+    assert world.dump().keys() == before.keys()
+    assert r1.again().outcome == "SWITCHING"
+    n1.serve()
+    assert n1.report("a", fence) == "STALE", "it is held already"
+    assert r1.again().outcome == "HELD"
+    r1.yield_()
+    assert n1.report("a", fence, "FAILED", what="restore", reason="too late") == "STALE"
+    assert world.member("r1").ask("a").outcome != "RUN_LOST"
+
+
+def test_the_results_of_one_beat_are_answered_in_order(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    wanted = n1.wanted()["a"]
+    good = n1.admit("a", wanted)
+    assert n1.beat(results=[good | {"fence": 1}, good, good | {"slice": "c"}]).results == [
+        "STALE",
+        "OK",
+        "STALE",
+    ]
+
+
+def test_who_comes_back_with_nobody_in_between_gets_a_new_fence(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    first = r1.fences["a"]
+    r1.yield_()
+    r1.hold("a")
+    assert r1.fences["a"] == first + 1
+
+
+def test_the_lease_starts_when_the_turn_begins(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    for _ in range(20):
+        world.advance(4_000)
+        assert r1.beats()["state"] == "switching"
+    n1.serve()
+    world.advance(LEASE_MS)
+    assert r1.state == "held"
+    world.advance(1)
+    assert r1.state == "expired"
+
+
+def test_switching_is_shown_with_its_start(world: World) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    world.scripts.advance(2_000)
+    view = world.slice("a")
+    assert (view.state, view.since_ms) == ("switching", 2_000)
+    assert view.holder is not None
+    assert view.holder.state == "switching"
+
+
+# ---------------------------------------------------------------- called off
+
+
+def test_a_waiter_that_dies_while_switching_makes_room(world: World, n1: Agent) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.ask("a")
+    r2.ask("a")
+    first = int(n1.wanted()["a"]["fence"])
+    for _ in range(4):
+        world.advance(4_000)
+        r2.again()
+    assert r1.state == "expired"
+    assert r2.again().outcome == "SWITCHING"
+    assert n1.report("a", first) == "STALE"
+    n1.serve()
+    assert r2.again().outcome == "HELD"
+
+
+def test_cancelling_while_switching_makes_room(world: World, n1: Agent, ear: Ear) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.ask("a")
+    r2.ask("a")
+    ear.heard()
+    assert r1.cancel().outcome == "CANCELLED"
+    heard = ear.heard()
+    assert ("run:r1", "lost r1/main/1") in heard
+    assert ("node:n1", "grant a") in heard
+    assert n1.wanted()["a"]["run"] == "r2"
+
+
+def test_cancelling_the_only_one_leaves_nothing_wanted(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("b")
+    r1.cancel()
+    assert not is_wanted(n1.wanted()["b"])
+    assert world.slice("b").state == "free"
+    assert not world.client.exists(world.keys.ready("b"))
+
+
+def test_a_ready_of_one_grant_does_not_count_for_the_next(world: World, n1: Agent, n2: Agent) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.ask("b")
+    r2.ask("b")
+    n1.serve()
+    r1.cancel()
+    n2.serve()
+    assert r2.again().outcome == "SWITCHING"
+    n1.serve()
+    assert r2.again().outcome == "HELD"
+
+
+def test_a_yield_while_held_elsewhere_frees_only_its_own(world: World, n1: Agent, n2: Agent) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a", "b")
+    r2.ask("b", "c")
+    r1.yield_("b")
+    assert r2.again().outcome == "SWITCHING"
+    n1.serve()
+    n2.serve()
+    assert r2.again().outcome == "HELD"
+    assert r1.beats()["state"] == "held"
+
+
+def test_holders_are_not_told_held_before_all_is_ready_even_on_repeated_asks(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    for _ in range(5):
+        n1.beat()
+        assert r1.again().outcome == "SWITCHING"
+        assert r1.beats()["state"] == "switching"
+
+
+# ---------------------------------------------------------------- processes that end
+
+
+def test_an_exit_seen_by_an_agent_ends_the_turn_at_once(world: World, n1: Agent, ear: Ear) -> None:
+    """kill -9 of a holder: the next switch starts with the beat that tells it."""
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.register("a")
+    r1.hold("a")
+    r2.ask("a")
+    ear.heard()
+    n1.exited(r1)
+    assert r1.state == "holder_died"
+    assert ("node:n1", "grant a") in ear.heard()
+    assert n1.wanted()["a"]["run"] == "r2"
+
+
+def test_an_exit_takes_the_waiting_request_along(world: World, n1: Agent) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    r2.register("a")
+    r2.ask("a", "c")
+    n1.exited(r2)
+    assert r2.state == "holder_died"
+    assert world.queue("a") == world.queue("c") == []
+
+
+def test_an_exit_of_an_unknown_process_changes_nothing(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    before = world.dump()
+    n1.exited(world.member("ghost"), r1)
+    after = world.dump()
+    assert after == before
+    assert r1.state == "held"
+
+
+def test_an_exit_told_twice_or_by_two_nodes_counts_once(world: World, n1: Agent, n2: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("b")
+    r1.hold("b")
+    n1.exited(r1)
+    events = len(world.events("ended"))
+    n2.exited(r1)
+    n1.exited(r1)
+    assert len(world.events("ended")) == events
+
+
+def test_the_dead_processs_replacement_goes_on(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    r1.hold("a")
+    n1.exited(r1)
+    r1.generation = 1
+    assert int(r1.register("a").lanes["main"]["k"]) == 1
+    r1.hold("a")
+    assert r1.k == 2
+
+
+# ---------------------------------------------------------------- agents and runs
+
+
+def test_agents_get_the_processes_of_runs_they_have_to_know(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.hooks = ({"name": "torch"},)
+    r1.register("a", "b")
+    assert n1.beat().runs == {}
+    r1.ask("a")
+    world.scripts.advance(1_500)
+    told = n1.beat().runs["r1"]
+    assert told["job"] == "job-r1"
+    facts = told["processes"][r1.process]
+    assert (int(facts["uid"]), list(facts["slices"])) == (1000, ["a", "b"])
+    assert list(facts["hooks"]) == [{"name": "torch"}]
+    assert int(facts["heard_ms"]) == 1_500
+    n1.known = {"r1": told["rev"]}
+    assert n1.beat().runs == {}
+    r1.generation = 1
+    r1.register("a")
+    assert len(n1.beat().runs["r1"]["processes"]) == 2
+
+
+def test_agents_get_the_news_of_runs_that_hold_nothing(world: World, n1: Agent) -> None:
+    """A saved run's process may exit: the agent that keeps its state must learn of new and gone processes."""
+    r1 = world.member("r1")
+    r1.register("a")
+    r1.hold("a")
+    n1.known = {"r1": n1.beat().runs["r1"]["rev"]}
+    r1.yield_()
+    assert n1.beat().runs == {}
+    r1.register("a", gone=True)
+    assert n1.beat().runs["r1"]["processes"] in ({}, [])
+
+
+def test_a_beat_says_which_of_its_slices_are_not_declared(world: World, n1: Agent) -> None:
+    from tests.support.world import Shown
+
+    n1.shown["new"] = Shown()
+    assert not int(n1.wanted()["new"]["known"])
+    assert int(n1.wanted()["a"]["known"])
+
+
+def test_wanted_carries_the_slices_settings(world: World) -> None:
+    world.declare("d", "n1", fallback=["hooks", "kill"])
+    settings = world.agent("n1").wanted()["d"]["settings"]
+    assert settings == {"fallback": ["hooks", "kill"]}
+
+
+N = START_MS * 1024 + 5  # commands are numbered by fence: more digits than Lua prints by itself
+
+
+def command(run: str, process: str, n: int = N, what: str = "offload") -> dict[str, object]:
+    return {"run": run, "process": process, "n": n, "what": what, "slice": "a"}
+
+
+def answer(n: int = N, what: str = "offload", outcome: str = "done") -> dict[str, object]:
+    return {"n": n, "what": what, "outcome": outcome, "reason": "", "bytes": 1 << 40, "seconds": 0.5}
+
+
+def test_hook_commands_go_to_the_process_and_answers_come_back(world: World, n1: Agent, ear: Ear) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    ear.heard()
+    n1.beat(commands=[command("r1", r1.process)])
+    assert ("run:r1", "command") in ear.heard()
+    for _ in range(2):
+        [got] = r1.renew(done=0).commands
+        assert (int(got["n"]), got["what"], got["slice"]) == (N, "offload", "a")
+    assert r1.renew(done=0, answers=[answer()]).commands in ([], ())
+    assert ("node:n1", "command r1") in ear.heard()
+    n1.known = {"r1": 0}
+    seen = n1.beat().runs["r1"]["processes"][r1.process]["answer"]
+    assert (int(seen["n"]), seen["what"], seen["outcome"]) == (N, "offload", "done")
+    assert (int(seen["bytes"]), float(seen["seconds"])) == (1 << 40, 0.5)
+
+
+def test_an_agent_sees_which_command_is_pending(world: World, n1: Agent) -> None:
+    """Its successor after a restart goes on from there."""
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    n1.known = {"r1": 0}
+    seen = n1.beat().runs["r1"]["processes"][r1.process]["command"]
+    assert (int(seen["n"]), seen["what"], seen["slice"]) == (N, "offload", "a")
+
+
+def test_a_repeated_command_is_not_new_and_a_repeated_answer_neither(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    assert world.dump() == before
+    assert r1.renew(done=0).commands in ([], ())
+
+
+def test_the_next_command_replaces_the_answer(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    n1.beat(commands=[command("r1", r1.process, N + 1, "reload")])
+    [got] = r1.renew(done=0, answers=[answer()]).commands
+    assert (int(got["n"]), got["what"]) == (N + 1, "reload")
+
+
+def test_an_answer_to_another_command_is_not_taken(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    before = world.dump()
+    r1.renew(done=0, answers=[answer(N + 1), answer(N - 1), answer(what="reload")])
+    assert world.dump() == before
+
+
+def test_commands_of_the_past_change_nothing(world: World, n1: Agent) -> None:
+    """A late beat of an agent that hung must not put an old command into the place of the present one."""
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process, N - 1, "reload")])
+    assert world.dump() == before
+    r1.renew(done=0, answers=[answer()])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process, N - 1, "reload")])
+    assert world.dump() == before
+
+
+def test_a_command_to_nobody_leaves_nothing(world: World, n1: Agent) -> None:
+    before = world.dump()
+    n1.beat(commands=[command("ghost", "p")])
+    assert world.dump() == before
+
+
+def test_waiting_lease_holds_while_switching(world: World) -> None:
+    r1 = world.member("r1")
+    r1.ask("a")
+    world.advance(WAIT_MS)
+    assert r1.state == "switching"
+    world.advance(1)
+    assert r1.state == "expired"
