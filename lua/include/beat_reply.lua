@@ -5,7 +5,7 @@ local function wanted(node, report)
     local S = serves(s, node) and record('slice', s)
     local r = S and S.request and record('request', S.request) or {}
     list[s] = S and { known = '1', state = S.state, fence = S.fence, settling = S.settling and '1' or '0', request = S.request,
-                      run = r.run, job = r.job, lane = r.lane, k = r.k, settings = S.settings } or { known = '0' }
+                      run = r.run, job = r.job, lane = r.lane, k = r.k, settings = cjson.decode(S.settings) } or { known = '0' }
   end
   return list
 end
@@ -15,8 +15,9 @@ local function processes(run)
   for field, value in pairs(record('procs', run) or {}) do
     local p, what = string.match(field, '^([^#]+)#?(%a*)$')
     list[p] = list[p] or {}
-    if what == '' then list[p].facts = value elseif what == 'heard' then list[p].heard_ms = num(pool - value)
-    else list[p][what] = value end
+    if what == 'heard' then list[p].heard_ms = num(pool - value)
+    elseif what ~= '' then list[p][what] = cjson.decode(value)
+    else for name, fact in pairs(cjson.decode(value)) do list[p][name] = fact end end
   end
   return list
 end

@@ -7,6 +7,7 @@ end
 local function take_answer(run, process, answer)
   local posted = (record('procs', run) or {})[process .. '#command']
   local command = posted and cjson.decode(posted)
+  answer.n = num(answer.n)
   if not command or command.n ~= answer.n or command.what ~= answer.what then return end
   write('procs', run, { [process .. '#command'] = false, [process .. '#answer'] = cjson.encode(answer) })
   rules.bump(run)
