@@ -263,10 +263,10 @@ def test_the_first_lease_is_the_longest_that_anyone_asked_for(world: World, hold
 
 def test_a_restart_is_an_event_and_counts_the_epoch(world: World, holder: Member) -> None:
     assert holder.renew().epoch == 1
-    world.new_epoch("second")
+    world.scripts.new_run_id("second")
     assert holder.renew().epoch == 2
     assert holder.renew().epoch == 2
-    world.new_epoch("first")
+    world.scripts.new_run_id("first")
     assert holder.renew().epoch == 3
     assert [event["epoch"] for event in world.events("epoch")] == ["2", "3"]
 
@@ -285,7 +285,7 @@ def test_any_script_notices_a_new_epoch(world: World, holder: Member) -> None:
             holder.acquire_command(),
         )
     ):
-        world.new_epoch(f"life{i}")
+        world.new_epoch()
         world.run(command)
         assert world.hash(world.keys.meta)["epoch"] == str(i + 2), command.script
         assert world.slice("a").settling

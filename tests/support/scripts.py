@@ -16,6 +16,7 @@ from slicelock.keys import Keys
 
 OVERLAY = Path(__file__).parent / "lua"
 START_MS = 1_800_000_000_000
+Backup = list[tuple[bytes, int, bytes]]
 STEP_MS = 4_000  # pool time takes a step above 5 s as nothing
 
 
@@ -86,6 +87,30 @@ class Scripts:
     def jump(self, ms: int) -> None:
         """Move the raw clock at once; above 5 s or backwards, pool time takes it as nothing."""
         self.jump_to(self._now_ms + ms)
+
+    def backup(self) -> Backup:
+        """Everything stored, as it can be put back: key, ms left to live (0: for ever), value."""
+        names = [name for name in self.names() if b":test:" not in name]
+        with self.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.pttl(name).dump(name)
+            found = pipe.execute()
+        return [(name, max(found[2 * i], 0), found[2 * i + 1]) for i, name in enumerate(names)]
+
+    def restore(self, backup: Backup) -> None:
+        """Put a backup back in place of what is stored now: all writes since then are lost."""
+        with self.client.pipeline(transaction=False) as pipe:
+            for name in self.names():
+                if b":test:" not in name:
+                    pipe.delete(name)
+            for name, ttl, value in backup:
+                pipe.restore(name, ttl, value)
+            pipe.execute()
+
+    def names(self) -> list[bytes]:
+        """The pool's keys, sorted."""
+        pattern = self.keys.prefix.replace("{", r"\{") + "*"
+        return sorted(self.client.scan_iter(match=pattern, count=1000))
 
     def new_run_id(self, run_id: str) -> None:
         """Pretend that the server was restarted or another one promoted."""

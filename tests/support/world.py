@@ -9,7 +9,7 @@ from typing import Any, cast
 from slicelock import wire
 from slicelock.keys import request_id
 from slicelock.model import Picture, SliceView
-from tests.support.scripts import Scripts
+from tests.support.scripts import Backup, Scripts
 from tests.support.wait import wait_until
 
 LEASE_MS, WAIT_MS, SILENT_MS = 60_000, 15_000, 10_000
@@ -21,6 +21,7 @@ class World:
     def __init__(self, scripts: Scripts) -> None:
         self.scripts, self.client, self.keys = scripts, scripts.client, scripts.keys
         self.agents: dict[str, Agent] = {}
+        self.lives = 1
 
     def run(self, command: wire.Command) -> Any:
         return self.scripts.run(command)
@@ -54,8 +55,12 @@ class World:
                     agent.beat()
             ms -= step
 
-    def new_epoch(self, run_id: str = "second") -> None:
-        self.scripts.new_run_id(run_id)
+    def new_epoch(self, backup: Backup | None = None) -> None:
+        """The server starts anew or another takes over: with everything, or as of a backup."""
+        if backup is not None:
+            self.scripts.restore(backup)
+        self.lives += 1
+        self.scripts.new_run_id(f"life{self.lives}")
 
     # ------------------------------------------------------------ looking
 

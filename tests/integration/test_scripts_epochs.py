@@ -1,0 +1,468 @@
+"""A new life of Redis: what it forgot comes back from those who know it, and until then nothing starts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.support.world import LEASE_MS, Agent, Ear, Member, World, is_wanted
+
+PATIENCE_MS = 2_000
+
+
+@pytest.fixture(autouse=True)
+def slices(world: World) -> None:
+    """`a` on n1, `b` on n1 and n2, settled; `p` without agents."""
+    world.declare("a", "n1")
+    world.declare("b", "n1", "n2")
+    world.declare("p")
+    world.serve()
+
+
+@pytest.fixture
+def n1(world: World) -> Agent:
+    return world.agent("n1")
+
+
+@pytest.fixture
+def r1(world: World) -> Member:
+    return world.member("r1")
+
+
+@pytest.fixture
+def r2(world: World) -> Member:
+    return world.member("r2")
+
+
+def settle(world: World) -> None:
+    """The agents beat until everything they serve has settled."""
+    world.scripts.tick()
+    world.advance(PATIENCE_MS)
+    assert not [one.name for one in world.picture().slices if one.settling and one.nodes]
+
+
+# ---------------------------------------------------------------- settling
+
+
+def test_a_stored_turn_is_not_told_held_before_it_is_confirmed(world: World, n1: Agent, r1: Member) -> None:
+    r1.hold("a")
+    fences = r1.fences
+    world.new_epoch()
+    reply = r1.again()
+    assert reply.outcome == "SWITCHING"
+    assert "settles" in reply.reason
+    assert r1.beats()["state"] == "held", "who was told goes on"
+    world.scripts.advance(PATIENCE_MS - 1)
+    n1.beat()
+    assert r1.again().outcome == "SWITCHING"
+    world.scripts.advance(1)
+    n1.beat()
+    assert r1.again().fences == fences
+    assert world.state(r1.id) == "held"
+
+
+def test_it_settles_only_when_all_nodes_have_beaten(world: World, n1: Agent, r1: Member) -> None:
+    world.new_epoch()
+    world.scripts.advance(PATIENCE_MS + 1)
+    n1.beat()
+    assert (world.slice("a").settling, world.slice("b").settling) == (False, True)
+    world.agent("n2").beat()
+    assert not world.slice("b").settling
+
+
+def test_beats_of_the_last_epoch_do_not_count(world: World, n1: Agent) -> None:
+    n1.beat()
+    world.new_epoch()
+    world.scripts.tick()
+    world.agent("n2").beat()
+    world.scripts.advance(3 * PATIENCE_MS)
+    assert world.slice("a").settling
+    world.new_epoch()
+    n1.beat()
+    world.new_epoch()
+    world.agent("n2").beat()
+    world.scripts.advance(3 * PATIENCE_MS)
+    assert world.slice("a").settling
+    assert world.slice("b").settling
+
+
+def test_a_node_with_something_under_way_does_not_count(world: World, n1: Agent, r1: Member) -> None:
+    r1.hold("a")
+    world.new_epoch()
+    n1.shown["a"].doing = "evict"
+    world.advance(5 * PATIENCE_MS)
+    assert world.slice("a").settling
+    n1.shown["a"].doing = ""
+    n1.beat()
+    assert not world.slice("a").settling
+
+
+def test_a_beat_with_nothing_under_way_and_then_one_with_something_does_not_count(
+    world: World, n1: Agent, r1: Member
+) -> None:
+    r1.hold("a")
+    world.new_epoch()
+    n1.beat()
+    n1.shown["a"].doing = "evict"
+    n1.beat()
+    world.scripts.advance(2 * PATIENCE_MS)
+    assert world.slice("a").settling
+
+
+def test_agents_begin_no_step_while_it_settles(world: World, n1: Agent, r1: Member) -> None:
+    r1.ask("a")
+    world.new_epoch()
+    wanted = n1.wanted()["a"]
+    assert (wanted["state"], int(wanted["settling"])) == ("switching", 1)
+    assert not is_wanted(wanted)
+    assert n1.report("a", int(wanted["fence"])) == "STALE"
+    settle(world)
+    assert is_wanted(n1.wanted()["a"])
+
+
+def test_nothing_starts_while_it_settles(world: World, r1: Member, r2: Member, ear: Ear) -> None:
+    world.new_epoch()
+    reply = r1.ask("a")
+    assert reply.outcome == "QUEUED"
+    assert "settles" in reply.reason
+    ear.heard()
+    settle(world)
+    assert r1.again().outcome == "SWITCHING"
+    assert ("node:n1", "grant a") in ear.heard()
+
+
+def test_a_request_that_waits_for_a_settling_slice_is_passed_over(
+    world: World, n1: Agent, r1: Member
+) -> None:
+    world.agent("n2").alive = False
+    world.new_epoch()
+    r1.ask("a", "b")
+    world.advance(PATIENCE_MS + 1)
+    world.advance(1)
+    assert (world.slice("a").settling, world.slice("b").settling) == (False, True)
+    assert world.member("r2").ask("a").outcome == "SWITCHING"
+    assert r1.again().outcome == "QUEUED"
+
+
+def test_a_restart_with_everything_is_seen_by_nobody_who_waits_or_holds(
+    world: World, r1: Member, r2: Member
+) -> None:
+    r1.hold("a", "b")
+    r2.ask("b")
+    before = world.dump()
+    world.new_epoch()
+    settle(world)
+    assert r1.beats()["state"] == "held"
+    assert r2.again().outcome == "QUEUED"
+    same = {
+        name: value
+        for name, value in world.dump().items()
+        if name.split(":")[0] in ("request", "queue", "ready")
+    }
+    assert same == {name: before[name] for name in same}
+
+
+# ---------------------------------------------------------------- grants that Redis forgot
+
+
+def test_a_forgotten_turn_is_re_asserted_by_its_renew(
+    world: World, n1: Agent, r1: Member, r2: Member
+) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a", phase="train")
+    world.new_epoch(backup)
+    assert r1.beats()["state"] == "held"
+    assert world.slice("a").holder.id == r1.id  # type: ignore[union-attr]
+    assert world.slice("a").fence == r1.fences["a"]
+    assert r2.ask("a").outcome == "QUEUED"
+    settle(world)
+    assert r1.again().fences == r1.fences
+    assert r1.yield_().outcome == "YIELDED"
+    assert r2.again().outcome == "SWITCHING"
+    assert world.slice("a").fence > r1.fences["a"]
+    assert world.events("reasserted")[-1]["run"] == "r1"
+
+
+def test_re_asserting_twice_changes_nothing(world: World, r1: Member) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a", "b")
+    world.new_epoch(backup)
+    r1.beats()
+    before = world.dump()
+    assert r1.beats()["state"] == "held"
+    assert world.dump() == before
+
+
+def test_a_forgotten_turn_is_kept_where_the_nodes_agree_on_it(
+    world: World, n1: Agent, r1: Member, r2: Member
+) -> None:
+    backup = world.scripts.backup()
+    r1.hold("b")
+    world.new_epoch(backup)
+    settle(world)
+    view = world.slice("b")
+    assert (view.kept, view.state, view.fence) == (r1.id, "free", r1.fences["b"])
+    reply = r2.ask("b")
+    assert reply.outcome == "QUEUED"
+    assert "kept" in reply.reason
+    assert r1.beats()["state"] == "held", "its renew claims it"
+    assert world.slice("b").kept == ""
+    assert r1.again().fences == r1.fences
+    assert r2.again().outcome == "QUEUED"
+
+
+@pytest.mark.parametrize("how", ["yield", "done", "next turn", "cancel"])
+def test_a_kept_slice_is_given_up(world: World, r1: Member, r2: Member, how: str) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a")
+    world.new_epoch(backup)
+    settle(world)
+    r2.ask("a")
+    match how:
+        case "yield":
+            r1.yield_()
+        case "done":
+            r1.renew(done=1)
+        case "cancel":
+            r1.cancel()
+        case _:
+            assert r1.ask("a").outcome == "QUEUED"
+    assert world.slice("a").kept == ""
+    assert r2.again().outcome == "SWITCHING"
+
+
+def test_a_kept_slice_is_kept_for_one_lease(world: World, r1: Member, r2: Member) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a")
+    world.new_epoch(backup)
+    settle(world)
+    r2.ask("a")
+    for _ in range(LEASE_MS // 4_000):
+        world.advance(4_000)
+        assert r2.again().outcome == "QUEUED"
+    world.advance(4_000)
+    assert r2.again().outcome == "SWITCHING"
+    assert r1.beats() | {"reason": ""} == r1.beats() | {"reason": ""}
+    assert r1.beats()["state"] == "LOST"
+
+
+def test_another_lane_or_turn_does_not_give_it_up(world: World, r1: Member) -> None:
+    backup = world.scripts.backup()
+    r1.hold("p")
+    r1.yield_()
+    r1.hold("a")
+    world.new_epoch(backup)
+    settle(world)
+    side = world.member("r1", lane="side")
+    side.ask("b")
+    r1.renew(done=1)
+    assert world.slice("a").kept == r1.id
+    assert r1.beats()["state"] == "held"
+
+
+def test_nodes_that_disagree_keep_nothing(world: World, n1: Agent, r1: Member, r2: Member) -> None:
+    backup = world.scripts.backup()
+    r1.ask("b")
+    n1.serve()
+    world.new_epoch(backup)
+    settle(world)
+    assert world.slice("b").kept == ""
+    assert world.slice("b").fence == n1.shown["b"].top
+    r2.hold("b")
+    assert r2.fences["b"] > n1.shown["b"].top - 1
+
+
+def test_a_kept_slice_of_two_waits_for_both(world: World, n1: Agent, r1: Member) -> None:
+    """A turn on two slices, both kept: its renew claims both at once."""
+    backup = world.scripts.backup()
+    r1.hold("a", "b")
+    world.new_epoch(backup)
+    settle(world)
+    assert world.slice("a").kept == world.slice("b").kept == r1.id
+    assert r1.beats()["state"] == "held"
+    assert {world.slice(name).state for name in "ab"} == {"held"}
+
+
+def test_a_claim_comes_too_late_when_another_has_it(world: World, r1: Member, r2: Member) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a")
+    world.new_epoch(backup)
+    settle(world)
+    part = r1.part()
+    r1.yield_()
+    r2.hold("a")
+    assert r1.renew(part).parts[0]["state"] == "LOST"
+    assert r2.beats()["state"] == "held"
+
+
+# ---------------------------------------------------------------- what Redis remembers wrongly
+
+
+def test_a_stored_turn_gives_way_to_the_later_one_that_renews(world: World, r1: Member, r2: Member) -> None:
+    r1.hold("a")
+    backup = world.scripts.backup()
+    r1.yield_()
+    r2.hold("a")
+    world.new_epoch(backup)
+    assert r2.beats()["state"] == "held"
+    assert world.state("r1/main/1") == "superseded"
+    assert r1.beats()["outcome"] == "superseded"
+    settle(world)
+    assert r2.again().fences == r2.fences
+
+
+def test_a_stored_turn_that_its_nodes_do_not_show_is_superseded(world: World, r1: Member, r2: Member) -> None:
+    r1.hold("a")
+    backup = world.scripts.backup()
+    r1.yield_()
+    r2.hold("a")
+    world.new_epoch(backup)
+    settle(world)
+    assert world.state("r1/main/1") == "superseded"
+    assert world.slice("a").kept == r2.id
+    assert r2.beats()["state"] == "held"
+
+
+def test_a_forgotten_yield_is_told_again(world: World, r1: Member, r2: Member) -> None:
+    r1.hold("a")
+    backup = world.scripts.backup()
+    r1.yield_()
+    world.new_epoch(backup)
+    r2.ask("a")
+    r1.renew(done=1)
+    assert world.state("r1/main/1") == "yielded"
+    settle(world)
+    assert r2.again().outcome == "SWITCHING"
+
+
+def test_a_forgotten_end_of_a_holder_that_died_is_found_by_its_lease(
+    world: World, r1: Member, r2: Member
+) -> None:
+    r1.register("a")
+    r1.hold("a")
+    backup = world.scripts.backup()
+    world.agent("n1").exited(r1)
+    world.new_epoch(backup)
+    r2.ask("a", wait_ms=10 * LEASE_MS)
+    settle(world)
+    assert r1.state == "held"
+    world.advance(LEASE_MS + 4_000)
+    assert r2.again().outcome == "SWITCHING"
+
+
+def test_a_stored_switch_is_reported_again(world: World, n1: Agent, r1: Member) -> None:
+    r1.ask("a")
+    backup = world.scripts.backup()
+    n1.serve()
+    assert r1.again().outcome == "HELD"
+    world.new_epoch(backup)
+    settle(world)
+    assert is_wanted(n1.wanted()["a"])
+    n1.serve()
+    assert r1.again().fences == r1.fences
+
+
+def test_a_stored_switch_whose_holder_was_told_is_re_asserted(world: World, n1: Agent, r1: Member) -> None:
+    r1.ask("a")
+    backup = world.scripts.backup()
+    n1.serve()
+    r1.again()
+    world.new_epoch(backup)
+    assert r1.beats()["state"] in ("held", "switching")
+    settle(world)
+    n1.serve()
+    assert r1.beats()["state"] == "held"
+    assert r1.again().fences == r1.fences
+
+
+def test_a_half_done_switch_needs_every_ready_again(world: World, n1: Agent, r1: Member) -> None:
+    r1.ask("b")
+    n1.serve()
+    world.new_epoch()
+    settle(world)
+    world.agent("n2").serve()
+    assert r1.again().outcome == "SWITCHING"
+    n1.serve()
+    assert r1.again().outcome == "HELD"
+
+
+def test_a_re_asserted_turn_supersedes_the_runs_earlier_ones(world: World, r1: Member) -> None:
+    r1.hold("p")
+    backup = world.scripts.backup()
+    r1.yield_()
+    r1.hold("a")
+    world.new_epoch(backup)
+    assert r1.beats()["state"] == "held"
+    assert world.state("r1/main/1") in ("superseded", "yielded")
+    assert world.slice("p").state == "free"
+
+
+def test_a_re_asserted_turn_frees_all_slices_of_what_had_its_place(
+    world: World, r1: Member, r2: Member
+) -> None:
+    r1.hold("a", "b")
+    backup = world.scripts.backup()
+    r1.yield_()
+    r2.hold("a")
+    world.new_epoch(backup)
+    r2.beats()
+    assert world.state("r1/main/1") == "superseded"
+    assert (world.slice("a").holder.id, world.slice("b").state) == (r2.id, "free")  # type: ignore[union-attr]
+
+
+def test_a_waiting_request_that_redis_forgot_is_unknown(world: World, r1: Member, r2: Member) -> None:
+    r1.hold("a")
+    backup = world.scripts.backup()
+    r2.ask("a")
+    world.new_epoch(backup)
+    assert r2.beats()["state"] == "UNKNOWN"
+    assert r2.again(waited_ms=1_000).outcome == "QUEUED"
+
+
+def test_an_older_turn_cannot_be_re_asserted_over_a_newer(world: World, r1: Member, r2: Member) -> None:
+    """A paused holder wakes up after a failover: its fence is behind."""
+    backup = world.scripts.backup()
+    r1.hold("a")
+    old = r1.part()
+    r1.yield_()
+    r2.hold("a")
+    world.new_epoch(backup)
+    assert r2.beats()["state"] == "held"
+    assert r1.renew(old).parts[0]["state"] == "UNKNOWN"
+    settle(world)
+    assert r1.renew(old).parts[0]["state"] == "LOST"
+    assert r2.beats()["state"] == "held"
+
+
+def test_without_a_new_epoch_nothing_is_re_asserted(world: World, n1: Agent, r1: Member) -> None:
+    r1.hold("a")
+    part = r1.part()
+    r1.cancel()
+    assert r1.renew(part).parts[0]["state"] == "LOST"
+    made_up = r1.part(k=9, fences={"a": r1.fences["a"] + 5})
+    assert r1.renew(made_up).parts[0]["state"] == "LOST"
+    assert world.slice("a").state == "free"
+    assert world.state("r1/main/9") == ""
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("renew", "n1", "n2", "time"))))
+def test_no_running_turn_is_lost_in_whatever_order_they_come(
+    world: World, r1: Member, r2: Member, order: tuple[str, ...]
+) -> None:
+    """Invariant 6: with and without its grant, a failover ends no running turn."""
+    backup = world.scripts.backup()
+    r1.hold("a", "b")
+    for data in (None, backup):
+        world.new_epoch(data)
+        for what in order:
+            match what:
+                case "renew":
+                    assert r1.beats()["state"] == "held"
+                case "time":
+                    world.scripts.advance(PATIENCE_MS + 1)
+                case _:
+                    world.agent(what).beat()
+        settle(world)
+        assert r1.beats()["state"] == "held"
+        assert r1.again().fences == r1.fences
