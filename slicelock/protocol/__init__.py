@@ -1,0 +1,24 @@
+"""The turn protocol without I/O: flows of steps, and what a process knows of its own turns."""
+
+from slicelock.protocol.acquire import acquire, register
+from slicelock.protocol.heartbeat import Beat, News, absorb, beat, next_deadline, overdue
+from slicelock.protocol.ledger import Ledger, Part, Who, Wish
+from slicelock.protocol.turns import abandon, farewell, give_back
+
+__all__ = [
+    "Beat",
+    "Ledger",
+    "News",
+    "Part",
+    "Who",
+    "Wish",
+    "abandon",
+    "absorb",
+    "acquire",
+    "beat",
+    "farewell",
+    "give_back",
+    "next_deadline",
+    "overdue",
+    "register",
+]

@@ -1,0 +1,194 @@
+"""Asking for a turn until it begins, is refused, or is not wanted any more."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from dataclasses import dataclass
+
+from slicelock.errors import (
+    AcquireTimeout,
+    ConfigurationError,
+    NotGranted,
+    StoreError,
+    StoreTimeout,
+    StoreUnavailable,
+)
+from slicelock.protocol.ledger import Ledger, Part, Who
+from slicelock.protocol.refusals import named, refusal
+from slicelock.steps import Call, Flow, Now, Wait
+from slicelock.wire import AcquireReply
+
+log = logging.getLogger("slicelock")
+
+LOG_S = 60.0  # a waiting request says so once a minute
+TAKEN_S = 15.0  # a process that died unseen counts as this member until its heartbeat is so old
+RETRY_S = (0.05, 1.0)  # first and longest pause after a call without an answer
+NEXT_SLACK_S = 0.005  # after a deadline in Redis, so that asking then finds it past
+GO_ON = {"expired", "superseded", "yielded"}  # an earlier number of this turn; the next one is asked for
+NOT_OPENED = {"NO_SUCH_SLICE", "QUEUE_FULL", "RUN_LOST"}
+
+
+def acquire(ledger: Ledger, part: Part) -> Flow[None]:
+    """Wait until the part's turn begins.
+
+    Raises NotGranted with its reason; StoreError only when Redis has never been reached, was not to be
+    waited for, or answers that it cannot. Whatever ends the flow early (a timeout, a cancellation,
+    KeyboardInterrupt) withdraws the request: with one call here, and again by the companion until it is
+    answered.
+    """
+    try:
+        ledger.open(part)
+        yield from _until_held(ledger, part)
+    except GeneratorExit:
+        ledger.give_up(part, "the acquire was abandoned")
+        raise
+    except BaseException as failure:
+        yield from _withdraw(ledger, part, failure)
+        raise
+
+
+def _withdraw(ledger: Ledger, part: Part, failure: BaseException) -> Flow[None]:
+    cancel = ledger.give_up(part, f"{type(failure).__name__} in member {ledger.who.member}")
+    if cancel is None:
+        return
+    try:
+        yield Call(cancel)
+    except (StoreError, ConfigurationError) as trouble:
+        log.info("cancelling the turn on %s is left to the companion: %s", named(part), trouble)
+    else:
+        ledger.delivered(cancel)
+
+
+@dataclass(slots=True)
+class _Patience:
+    """How long has been waited, and how long still. Only waiting counts, not the switch."""
+
+    timeout: float
+    last: float
+    logged: float
+    waited: float = 0.0
+    counting: bool = True
+    taken_since: float = math.inf
+    retries: int = 0
+
+    def tick(self, now: float) -> None:
+        if self.counting:
+            self.waited += now - self.last
+        self.last = now
+
+    @property
+    def left(self) -> float:
+        return self.timeout - self.waited if self.counting else math.inf
+
+    def retry_s(self) -> float:
+        """The pause after one more call without an answer, with jitter."""
+        self.retries += 1
+        first, longest = RETRY_S
+        return min(first * 2 ** min(self.retries - 1, 8), longest) * random.uniform(0.5, 1.0)
+
+
+def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
+    timeout = math.inf if part.wish.timeout is None else part.wish.timeout
+    patience = _Patience(timeout, last=(now := (yield Now())), logged=now)
+    while True:
+        sent = patience.last
+        try:
+            reply: AcquireReply = yield from _ask(ledger, part)
+        except (StoreUnavailable, StoreTimeout) as failure:
+            if not ledger.registered or not part.wish.wait:
+                raise
+            reply, reason = AcquireReply("UNDECIDED"), str(failure)
+        else:
+            reason = _standing(reply)
+        patience.tick((yield Now()))
+        part.waited_s = patience.waited
+        if reply.outcome == "HELD":
+            return ledger.begin(part, reply, sent)
+        pause = _pause(ledger, part, reply, patience)
+        if patience.left <= 0:
+            raise _too_late(part, ledger.who, reason)
+        _log(part, patience, reason)
+        if pause:
+            yield Wait(min(pause, patience.left))
+            patience.tick((yield Now()))
+
+
+def _ask(ledger: Ledger, part: Part) -> Flow[AcquireReply]:
+    if ledger.must_register(part.lane):
+        yield from register(ledger)
+    if not part.k:
+        ledger.number(part)
+    part.asked = part.spent = True
+    return (yield Call(ledger.acquire_call(part)))
+
+
+def register(ledger: Ledger) -> Flow[None]:
+    """Make this process known, and learn where its lanes stand."""
+    call = ledger.register_call()
+    try:
+        ledger.learn((yield Call(call)))
+    except BaseException:
+        ledger.forgotten()
+        raise
+
+
+def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
+    """Seconds to wait for a message after this answer; raises what the answer refuses."""
+    patience.counting = reply.outcome != "SWITCHING"
+    if reply.outcome == "UNDECIDED":
+        return patience.retry_s()
+    patience.retries = 0
+    if reply.outcome == "QUEUED" and reply.next_ms:
+        return min(ledger.who.poll_s, reply.next_ms / 1000 + NEXT_SLACK_S)
+    if reply.outcome in ("QUEUED", "SWITCHING", "GATHERING"):
+        return ledger.who.poll_s
+    if reply.outcome == "TAKEN":
+        return _taken(ledger, part, reply, patience)
+    if reply.outcome == "ENDED" and reply.ended in GO_ON:
+        log.info("turn on %s: %s; asking for the next one", named(part), reply.reason or reply.ended)
+        ledger.number(part, max(part.k + 1, reply.newest))
+        return 0.0
+    part.spent = reply.outcome not in NOT_OPENED
+    # Those who still gather for it must learn too; of any other request, nothing of ours is left.
+    part.asked = reply.outcome == "MISMATCH" and reply.missing > 0
+    raise refusal(reply, part, ledger.who)
+
+
+def _taken(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
+    part.asked = part.spent = False  # not ours: cancelling it could end the other process's turn
+    patience.taken_since = min(patience.taken_since, patience.last)
+    if patience.last - patience.taken_since >= TAKEN_S:
+        raise refusal(reply, part, ledger.who)
+    return 1.0
+
+
+def _standing(reply: AcquireReply) -> str:
+    """Where the request stands, in words."""
+    match reply.outcome:
+        case "GATHERING":
+            return f"{reply.missing} member(s) missing; here are {' '.join(reply.joined) or 'none'}"
+        case "QUEUED":
+            return f"{reply.position} request(s) ahead; {reply.reason or 'about to start'}"
+        case "SWITCHING":
+            return f"switching{': ' + reply.reason if reply.reason else ''}"
+        case "TAKEN":
+            return f"another process ({reply.by}) is this member"
+        case _:
+            return reply.reason or reply.outcome.lower()
+
+
+def _log(part: Part, patience: _Patience, reason: str) -> None:
+    if patience.last - patience.logged >= LOG_S:
+        log.warning("waiting for %s for %.0f s: %s", named(part), patience.waited, reason)
+        patience.logged = patience.last
+
+
+def _too_late(part: Part, who: Who, reason: str) -> NotGranted:
+    return AcquireTimeout(
+        f"No turn on {named(part)} within {part.wish.timeout:g} s: {reason}.",
+        slice=" ".join(part.wish.slices),
+        job=who.job,
+        run=who.run,
+    )
