@@ -1,0 +1,6 @@
+"""`slicelock demo`: real training jobs take turns on one simulated accelerator, and a report says what it
+brought."""
+
+from slicelock.demo.play import run
+
+__all__ = ["run"]

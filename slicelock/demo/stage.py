@@ -1,0 +1,122 @@
+"""What the demo plays on: a server, an agent with one simulated accelerator, and the time that a job takes
+alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from slicelock.demo.jobs import JobFacts, JobProcess
+from slicelock.embedded import EmbeddedServer
+from slicelock.errors import ConfigurationError, SimError
+from slicelock.local import LocalAgent
+from slicelock.settings import PREFIX, AgentSettings
+from slicelock.sim.record import RecordReader
+
+SLICE, DEVICE, POOL = "demo", "0", "demo"
+CAPACITY = 4 << 20  # one job's weights and optimizer state take 3.6 MB: two jobs do not fit
+NEEDS = ("numpy", "sklearn", "slicelock_agent")
+BUSY_SHARE = 0.40  # of a job's time alone; the rest of each step it waits for its grader
+SHARED_MEMORY = Path("/dev/shm")
+TIME_S = 34  # for all runs together, without starting and ending them
+LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "OMPI_", "PMI")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What each job does: `steps` steps, each with `busy_s` on the accelerator and `grade_s` of waiting for
+    the grader."""
+
+    steps: int
+    busy_s: float
+    grade_s: float
+
+    def options(self) -> tuple[str, ...]:
+        """The job's command line."""
+        return f"--slice={SLICE}", f"--steps={self.steps}", f"--grade-seconds={self.grade_s:.4f}"
+
+
+class Stage:
+    """Server, agent and folders, as a context manager: all there when the block begins, all gone when it
+    ends."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        check_parts()
+        try:
+            self._set_up()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _set_up(self) -> None:
+        self.folder = self._folder(Path(tempfile.gettempdir()))
+        self.devices = self._folder(SHARED_MEMORY)
+        server = self._stack.enter_context(EmbeddedServer())
+        self.env = clean_environment() | {
+            "SLICELOCK_REDIS_URL": server.url,
+            "SLICELOCK_POOL": POOL,
+            "SLICELOCK_SIM_DIR": str(self.devices),
+            "SLICELOCK_SIM_CAPACITY": str(CAPACITY),
+            "SLICELOCK_SIM_DEVICE": f"sim:{DEVICE}",
+        }
+
+    def start_agent(self) -> None:
+        """Start the agent, which makes the device; from then on there is a record to read."""
+        unset = {f"{PREFIX}{name.upper()}": "" for name in AgentSettings.model_fields}
+        own = {"SLICELOCK_STATE_DIR": str(self.folder), "SLICELOCK_NODE": "demo"}
+        self._stack.enter_context(LocalAgent({SLICE: f"sim:{DEVICE}"}, unset | self.env | own))
+        self.record = RecordReader(self.devices / f"{DEVICE}.record.jsonl")
+
+    def start_job(self, facts: JobFacts) -> JobProcess:
+        """Start one job; the caller closes it."""
+        return JobProcess(facts, self.env, self.folder)
+
+    def _folder(self, where: Path) -> Path:
+        try:
+            made = Path(tempfile.mkdtemp(prefix="slicelock-demo-", dir=where))
+        except OSError as failure:
+            raise SimError(
+                f"The demo cannot make a folder in {where}: {failure.strerror}.",
+                advice="It needs to write there; free some space or change its rights.",
+            ) from None
+        self._stack.callback(shutil.rmtree, made, ignore_errors=True)
+        return made
+
+
+def check_parts() -> None:
+    """ConfigurationError when something that the demo runs is not installed."""
+    if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
+        raise ConfigurationError(
+            f"The demo needs {', '.join(missing)}.", advice="Run `pip install 'slicelock[demo]'`."
+        )
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without settings and launchers of the user's own: the demo is the same
+    everywhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, *LAUNCHERS))}
+    return {name: value for name, value in kept.items() if name not in ("RANK", "WORLD_SIZE")}
+
+
+def work_for(busy_s: float, jobs: int) -> Workload:
+    """As many steps as the demo has time for, each with the grader's time that makes a job alone busy by its
+    share."""
+    grade_s = busy_s * (1 / BUSY_SHARE - 1)
+    alone_s = TIME_S / (jobs + 2 * max(1, jobs * BUSY_SHARE))  # each job alone, then all together twice
+    return Workload(min(24, max(12, round(alone_s / (busy_s + grade_s)))), busy_s, grade_s)
