@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 
@@ -25,3 +27,14 @@ def show_json(data: object) -> None:
 def say(line: str) -> None:
     """Tell the user something that is not the result."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress() -> Generator[Callable[[str], None]]:
+    """A line on a terminal that says what is being done and goes away; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda line: None
+        return
+    with console.status("starting") as status:
+        yield status.update

@@ -1,0 +1,2 @@
+-- Does nothing: what a script costs at least.
+return 1

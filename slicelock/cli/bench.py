@@ -1,0 +1,123 @@
+"""`slicelock bench …`: measure slicelock beside the least that the same server and language allow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Protocol, cast
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from slicelock.bench.figures import Goal
+from slicelock.cli import options, render
+from slicelock.cli.app import app
+from slicelock.cli.console import progress, show, show_json
+
+group = typer.Typer(
+    no_args_is_help=True,
+    help="Measure slicelock, each time with the floor beside it, in the same run on the same server.",
+    epilog="Example: slicelock bench handoff",
+)
+app.add_typer(group, name="bench")
+
+
+class Figures(Protocol):
+    """What a bench brings."""
+
+    def as_json(self) -> dict[str, object]: ...
+    def goals(self) -> list[Goal]: ...
+
+
+@group.command(epilog="Example: slicelock bench handoff --samples 500 --json")
+def handoff(
+    samples: Annotated[int, typer.Option("--samples", min=10, help="Hand-overs that are measured.")] = 300,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """From A's yield to B's turn, nothing to move: slicelock, the same messages bare, and two Redis locks."""
+    from slicelock.bench.handoff import measure
+
+    with progress() as tell:
+        figures = measure(samples, tell)
+    tell_figures(figures, as_json)
+
+
+@group.command(epilog="Example: slicelock bench throughput --seconds 5 --json")
+def throughput(
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.5, help="How long each of the two is measured.")
+    ] = 3.0,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Turns for a second that nobody contends for, against pairs of scripts that do nothing."""
+    from slicelock.bench.throughput import measure
+
+    with progress() as tell:
+        figures = measure(seconds, tell)
+    tell_figures(figures, as_json)
+
+
+@group.command(epilog="Example: slicelock bench queue --waiters 10,1000,10000 --json")
+def queue(
+    waiters: Annotated[
+        str, typer.Option("--waiters", metavar="N,N…", help="Lengths of the queue, separated by commas.")
+    ] = "10,10000",
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """One acquire, one grant and one yield while many others wait."""
+    from slicelock.bench.backlog import measure
+
+    lengths = lengths_of(waiters)
+    with progress() as tell:
+        figures = measure(lengths, tell)
+    tell_figures(figures, as_json)
+
+
+def lengths_of(text: str) -> list[int]:
+    """Read `10,10000`; a usage error for anything else."""
+    try:
+        lengths = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        lengths = []
+    if not lengths or lengths[0] < 1 or lengths[-1] > 19_000:
+        raise typer.BadParameter(
+            f"{text!r}: give lengths from 1 to 19000, for example 10,10000.", param_hint="--waiters"
+        )
+    return lengths
+
+
+def tell_figures(figures: Figures, as_json: bool) -> None:
+    """Print the figures and whether they reach their goals."""
+    if as_json:
+        show_json(figures.as_json())
+    else:
+        show(table(figures.as_json()), "", goals(figures.goals()))
+
+
+def table(facts: dict[str, object]) -> RenderableType:
+    """The figures by name."""
+    made = render.table("figure", "value")
+    for name, value in facts.items():
+        text = (
+            ", ".join(f"{key}: {one}" for key, one in value.items())
+            if isinstance(value, dict)
+            else str(value)
+        )
+        made.add_row(name, text)
+    return made
+
+
+def parts(value: object) -> dict[str, object]:
+    """The parts of a figure that has several."""
+    return cast(dict[str, object], value) if isinstance(value, dict) else {}
+
+
+def goals(those: list[Goal]) -> RenderableType:
+    """The goals and whether they are reached."""
+    made = render.table("goal", "value", "limit", "")
+    for one in those:
+        verdict = Text("reached", style="green") if one.reached else Text("missed", style="bold red")
+        made.add_row(one.name, f"{one.value:.2f}", f"{'≤' if one.at_most else '≥'} {one.limit:g}", verdict)
+    return made
