@@ -124,16 +124,15 @@ def _watch(pid: int, parent: int, watched: set[signal.Signals]) -> int:
 def _reap(pid: int) -> int | None:
     """Take in every child that has ended; the command's exit code if it is among them."""
     code: int | None = None
-    while True:
-        try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return code
-        if ended == 0:
-            return code
-        if ended == pid:
-            code = os.waitstatus_to_exitcode(status)
-            code = code if code >= 0 else 128 - code
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            code = _code(ended[1]) if ended[0] == pid else code
+    return code
+
+
+def _code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _end(pid: int) -> int:
@@ -141,17 +140,15 @@ def _end(pid: int) -> int:
     code: int | None = None
     deadline = time.monotonic() + GRACE_S
     asked: set[int] = set()
-    while True:
+    while left := set(descendants(os.getpid())):
+        late = time.monotonic() > deadline
+        for one in left if late else left - asked:
+            _send(one, signal.SIGKILL if late else signal.SIGTERM)
+        asked |= left
+        signal.sigtimedwait({signal.SIGCHLD}, 0.05)
         ended = _reap(pid)
         code = code if ended is None else ended
-        left = descendants(os.getpid())
-        if not left:
-            return code if code is not None else 128 + signal.SIGKILL
-        late = time.monotonic() > deadline
-        for one in left if late else set(left) - asked:
-            _send(one, signal.SIGKILL if late else signal.SIGTERM)
-        asked |= set(left)
-        signal.sigtimedwait({signal.SIGCHLD}, 0.05)
+    return _code(os.waitpid(pid, 0)[1]) if code is None else code
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -100,16 +100,12 @@ def table(facts: dict[str, object]) -> RenderableType:
     """The figures by name."""
     made = render.table("figure", "value")
     for name, value in facts.items():
-        text = (
-            ", ".join(f"{key}: {one}" for key, one in value.items())
-            if isinstance(value, dict)
-            else str(value)
-        )
+        text = ", ".join(f"{key}: {one}" for key, one in figure_parts(value).items()) or str(value)
         made.add_row(name, text)
     return made
 
 
-def parts(value: object) -> dict[str, object]:
+def figure_parts(value: object) -> dict[str, object]:
     """The parts of a figure that has several."""
     return cast(dict[str, object], value) if isinstance(value, dict) else {}
 

@@ -14,7 +14,9 @@ from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.model import SliceView
 from slicelock.wire import Declare, Forget
 
-group = typer.Typer(no_args_is_help=True, help="Declare, forget and list slices.")
+group = typer.Typer(
+    no_args_is_help=True, help="Declare, forget and list slices.", epilog="Example: slicelock slice list"
+)
 app.add_typer(group, name="slice")
 
 Nodes = Annotated[

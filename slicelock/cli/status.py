@@ -55,15 +55,13 @@ def revoke(
     debug: options.Debug = False,
 ) -> None:
     """End a turn or a waiting request against its run's will."""
+    request = target if "/" in target else ""
+    name = options.named("slice", target) if not request else ""
     with connected(pool) as (store, settings):
-        request = target
-        if "/" not in target:
-            options.named("slice", target)
-            holder = look(store, settings, target).slices[0].holder
+        if not request:
+            holder = look(store, settings, name).slices[0].holder
             if holder is None:
-                raise refused(
-                    f"Nothing was revoked on {target}", "nobody holds it", "See `slicelock status`."
-                )
+                raise refused(f"Nothing was revoked on {name}", "nobody holds it", "See `slicelock status`.")
             request = holder.id
         reply = store.run(Revoke(request, why or "an operator revoked it", requeue))
     if reply.outcome == "ENDED":

@@ -1,0 +1,78 @@
+"""Every command explains itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from slicelock.cli.app import ORDER, app
+from tests.cli.conftest import Call
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group below a group."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+
+
+EVERY = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_help_explains_and_has_an_example(call: Call, path: tuple[str, ...]) -> None:
+    ended = call(*path, "--help")
+    assert ended.code == 0 and ended.err == ""
+    assert "Example: slicelock " + " ".join(path) in " ".join(ended.out.split())
+    assert EVERY[path].help
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    assert [one.name for one in EVERY[path].params if not getattr(one, "help", None)] == []
+
+
+def test_the_commands_are_those_that_are_listed() -> None:
+    assert {path[0] for path in EVERY} == set(ORDER)
+
+
+def test_what_can_be_read_can_be_read_by_programs() -> None:
+    readable = (
+        "demo",
+        "status",
+        "doctor",
+        "version",
+        "bench handoff",
+        "bench throughput",
+        "bench queue",
+        "slice list",
+    )
+    for path in readable:
+        assert "--json" in {opt for one in EVERY[tuple(path.split())].params for opt in one.opts}, path
+
+
+@pytest.mark.parametrize("words", [(), ("slice",), ("bench",)], ids=" ".join)
+def test_a_missing_command_is_a_usage_error_and_shows_help(call: Call, words: tuple[str, ...]) -> None:
+    ended = call(*words)
+    assert (ended.code, ended.err) == (2, "")
+    assert "Usage: slicelock" in ended.out
+
+
+@pytest.mark.parametrize(
+    "start", [["-m", "slicelock"], ["-c", "import sys, slicelock.cli as c; sys.exit(c.main())"]]
+)
+def test_starts_as_a_program(start: list[str]) -> None:
+    ended = subprocess.run([sys.executable, *start, "--version"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("slicelock ")
+
+
+def test_version_names_the_schema(call: Call) -> None:
+    assert '"schema": "1"' in call("version", "--json").out
+    assert call("version").out.startswith("slicelock ")

@@ -1,0 +1,133 @@
+"""status, revoke and slice on a live pool."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from slicelock.cli.failures import ExitCode
+from slicelock.keys import Keys
+from slicelock.settings import StoreSettings
+from slicelock.store.sync import Store
+from slicelock.wire import Acquire
+from tests.cli.conftest import Call
+
+pytestmark = pytest.mark.usefixtures("slicelock_env")
+
+
+@pytest.fixture
+def ask(slicelock_env: dict[str, str]) -> object:
+    """Ask for a turn of the agentless slice `lic`, as a run of some name; what was achieved."""
+    store = Store(StoreSettings.load())
+
+    def made(run: str, phase: str = "") -> str:
+        return store.run(
+            Acquire(
+                run, f"job-{run}", "main", 1, "0", 1, ("lic",), f"{run}:0:1:0", 60_000, 60_000, phase=phase
+            )
+        ).outcome
+
+    yield made
+    store.close()
+
+
+def test_an_empty_pool(call: Call) -> None:
+    assert "has no slices" in call("status").out
+    assert json.loads(call("status", "--json").out)["slices"] == []
+    assert json.loads(call("slice", "list", "--json").out)["slices"] == []
+
+
+def test_declare_list_and_forget(call: Call) -> None:
+    ended = call("slice", "declare", "web", "--node", "gpu1=0,1", "--node", "gpu2=GPU-7")
+    assert (ended.code, ended.out) == (ExitCode.DONE, "")
+    assert ended.complaint == "Declared web (gpu1: 0 1, gpu2: GPU-7)."
+    listed = json.loads(call("slice", "list", "--json").out)["slices"]
+    assert listed == [
+        {"name": "web", "state": "free", "nodes": {"gpu1": ["0", "1"], "gpu2": ["GPU-7"]}, "queued": 0}
+    ]
+    assert "gpu1: 0 1, gpu2: GPU-7" in call("slice", "list").out
+
+
+def test_declaring_again_is_harmless(call: Call) -> None:
+    for _ in range(2):
+        assert call("slice", "declare", "lic").code == ExitCode.DONE
+
+
+def test_a_device_belongs_to_one_slice(call: Call) -> None:
+    call("slice", "declare", "web", "--node", "gpu1=0,1")
+    ended = call("slice", "declare", "other", "--node", "gpu1=1")
+    assert ended.code == ExitCode.OTHER
+    assert "1 of node gpu1 is in slice web" in ended.complaint and "Forget web" in ended.complaint
+
+
+def test_a_slice_in_use_is_neither_changed_nor_forgotten(call: Call, ask: object) -> None:
+    call("slice", "declare", "lic")
+    assert ask("a") == "HELD"
+    for words in (["declare", "lic", "--node", "gpu1=0"], ["forget", "lic"]):
+        ended = call("slice", *words)
+        assert ended.code == ExitCode.OTHER
+        assert "lic was not" in ended.complaint and "it is held" in ended.complaint
+
+
+def test_forgetting(call: Call) -> None:
+    call("slice", "declare", "lic")
+    assert call("slice", "forget", "lic").code == ExitCode.DONE
+    ended = call("slice", "forget", "lic")
+    assert ended.code == ExitCode.OTHER
+    assert "no slice 'lic'" in ended.complaint and "slicelock slice list" in ended.complaint
+    assert "there is none" in call("slice", "forget", "--node", "gpu9").complaint
+
+
+def test_status_shows_who_holds_and_who_waits(call: Call, ask: object) -> None:
+    call("slice", "declare", "lic")
+    assert (ask("a", "train"), ask("b")) == ("HELD", "QUEUED")
+    text = call("status").out
+    for part in ("lic", "held", "job-a train", "1: job-b"):
+        assert part in text
+    seen = json.loads(call("status", "lic", "--json").out)["slices"][0]
+    assert (seen["holder"]["run"], seen["queue"][0]["run"], seen["queued"]) == ("a", "b", 1)
+
+
+def test_status_of_a_slice_that_is_not(call: Call) -> None:
+    ended = call("status", "nonesuch")
+    assert (ended.code, ended.out) == (ExitCode.OTHER, "")
+    assert "no slice 'nonesuch'" in ended.complaint
+
+
+def test_revoke_by_slice_lets_the_next_one_go_on(call: Call, ask: object) -> None:
+    call("slice", "declare", "lic")
+    assert (ask("a"), ask("b")) == ("HELD", "QUEUED")
+    ended = call("revoke", "lic", "--why", "maintenance")
+    assert (ended.code, ended.complaint) == (ExitCode.DONE, "Revoked a/main/1.")
+    assert ask("b") == "HELD"
+
+
+def test_revoke_by_request(call: Call, ask: object) -> None:
+    call("slice", "declare", "lic")
+    assert (ask("a"), ask("b")) == ("HELD", "QUEUED")
+    assert call("revoke", "b/main/1").code == ExitCode.DONE
+    ended = call("revoke", "b/main/1")
+    assert ended.code == ExitCode.OTHER and "it had ended (revoked)" in ended.complaint
+
+
+def test_revoke_where_nobody_holds(call: Call) -> None:
+    call("slice", "declare", "lic")
+    assert "nobody holds it" in call("revoke", "lic").complaint
+    assert "not known" in call("revoke", "x/main/1").complaint
+
+
+def test_the_pool_can_be_named(call: Call, make_pool: object) -> None:
+    other = make_pool()
+    assert call("slice", "declare", "there", "--pool", other).code == ExitCode.DONE
+    assert json.loads(call("status", "--json").out)["slices"] == []
+    assert "there" in call("status", "--pool", other).out
+
+
+def test_a_pool_of_another_schema(call: Call, client: redis.Redis, pool: str) -> None:
+    client.hset(Keys(pool).meta, "schema", "99")
+    for words in (["status"], ["slice", "declare", "lic"], ["doctor"]):
+        ended = call(*words)
+        assert ended.code == ExitCode.OTHER
+        assert "schema 99" in (ended.err or ended.out)
