@@ -222,7 +222,9 @@ def tell_programs(event: str, **facts: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--slice", default="demo", help="the slice to take turns on (default: demo)")
+    parser.add_argument(
+        "--slice", default="accelerator", help="the slice to take turns on (default: accelerator)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same weights")
     parser.add_argument("--steps", type=int, default=24, help="how often to generate, grade and train")
     parser.add_argument("--batch", type=int, default=1024, help="images in each step")

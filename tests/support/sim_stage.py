@@ -1,0 +1,142 @@
+"""Real processes on simulated devices for tests: agents, and jobs that run `sim_job`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from slicelock.guard import die_with_parent
+from slicelock.local import LocalAgent
+from slicelock.settings import StoreSettings
+from slicelock.sim import Record
+from slicelock.store.sync import Store
+from slicelock.wire import Status
+from tests.support.sim_job import Plan, expected
+from tests.support.wait import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+FINISH_S = 60.0
+
+
+class Job:
+    """One process of a run, and what it has told so far."""
+
+    def __init__(self, plan: Plan, run: str, env: Mapping[str, str], folder: Path) -> None:
+        self.plan, self.run = plan, run
+        self.said = folder / f"{run}.{plan.member}.{len(list(folder.glob('*.out')))}.out"
+        self.errors = self.said.with_suffix(".err")
+        with self.said.open("wb") as out, self.errors.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.sim_job", plan.text()],
+                cwd=ROOT,
+                env={**os.environ, **env, "SLICELOCK_JOB": f"job-{plan.seed}", "SLICELOCK_RUN": run},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
+            )
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        """What it has told, in order; only whole lines."""
+        text = self.said.read_text()
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        events = [json.loads(line) for line in lines]
+        return [event for event in events if not kind or event["event"] == kind]
+
+    @property
+    def doing(self) -> str:
+        """Its last event; empty before the first."""
+        events = self.events()
+        return events[-1]["event"] if events else ""
+
+    def wait_for(self, kind: str, count: int = 1, timeout: float = FINISH_S) -> dict[str, Any]:
+        """Its `count`-th event of this kind."""
+
+        def look() -> list[dict[str, Any]]:
+            assert self.process.poll() in (None, 0), self.errors.read_text()[-3000:]
+            return self.events(kind)[count - 1 :]
+
+        return wait_until(
+            look, timeout, f"{self.run} tells {kind!r} {count} times; it said {self.doing!r} last"
+        )[0]
+
+    def results(self, timeout: float = FINISH_S) -> dict[str, str]:
+        """What came out, once it has finished by itself."""
+        done = self.wait_for("done", timeout=timeout)
+        assert self.process.wait(10) == 0, self.errors.read_text()[-3000:]
+        return done["results"]
+
+    def finishes_right(self, timeout: float = FINISH_S) -> None:
+        """It finishes, and every bit is as if it had been alone."""
+        assert self.results(timeout) == expected(self.plan), f"{self.run} computed garbage"
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Stage:
+    """A pool with one agent on this machine: slices `s0`, `s1`, … with a simulated device each."""
+
+    def __init__(
+        self, env: Mapping[str, str], folder: Path, slices: int = 1, capacity: int = 131_072
+    ) -> None:
+        self.folder, self.devices = folder, {f"s{number}": f"sim:{number}" for number in range(slices)}
+        self.env = {
+            **env,
+            "SLICELOCK_SIM_DIR": str(folder / "sim"),
+            "SLICELOCK_SIM_CAPACITY": str(capacity),
+            "SLICELOCK_STATE_DIR": str(folder / "agent"),
+            "SLICELOCK_NODE": "here",
+            "SLICELOCK_LEASE": "2",
+            "SLICELOCK_RENEW": "0.5",
+            "SLICELOCK_POLL": "0.5",
+        }
+        self.jobs: list[Job] = []
+        self._agents = ExitStack()
+        self.agent: LocalAgent | None = None
+
+    def start_agent(self) -> None:
+        self.agent = self._agents.enter_context(LocalAgent(self.devices, self.env))
+
+    def kill_agent(self) -> None:
+        """kill -9, and nobody cleans up after it."""
+        assert self.agent
+        self.agent.process.kill()
+        self.agent.process.wait()
+
+    def start(self, plan: Plan, run: str, **env: str) -> Job:
+        """Start one process of a run."""
+        variables = {f"SLICELOCK_{name.upper()}": value for name, value in env.items()}
+        job = Job(plan, run, self.env | variables, self.folder)
+        self.jobs.append(job)
+        return job
+
+    def record(self, slice_: str = "s0") -> Record:
+        """What the device of a slice has recorded."""
+        name = self.devices[slice_].removeprefix("sim:")
+        return Record.load(self.folder / "sim" / f"{name}.record.jsonl")
+
+    def picture(self, slice_: str = "s0") -> dict[str, Any]:
+        """What `status` shows of a slice."""
+        settings = StoreSettings.load(redis_url=self.env["SLICELOCK_REDIS_URL"])
+        with closing(Store(settings)) as store:
+            return store.run(Status(slice_)).picture["slices"][0]
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.kill()
+        self._agents.close()
+
+    def said_by_agent(self) -> str:
+        return self.agent.log() if self.agent else ""
