@@ -1,4 +1,4 @@
-"""Real processes, real signals: whoever dies or freezes at any moment, nobody's arithmetic is off by a bit."""
+"""Real processes, real signals: whoever dies or freezes when, nobody's arithmetic is off by a bit."""
 
 from __future__ import annotations
 

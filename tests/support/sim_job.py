@@ -3,8 +3,8 @@
     python -m tests.support.sim_job '<JSON of Plan>'
 
 Every lane is a thread. What a lane does, and what must come out of it, follows from the plan alone
-(`expected`). The job tells what happens as JSON lines: `held`, `computing`, `rests`, `yielded`, `lost`, and at
-last `done` with its results.
+(`expected`). The job tells what happens as JSON lines: `held`, `computing`, `rests`, `yielded`, `lost`, and
+at last `done` with its results.
 """
 
 from __future__ import annotations
