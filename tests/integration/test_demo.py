@@ -1,0 +1,133 @@
+"""The demo as a user starts it: what it shows, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.wait import wait_until
+
+COMMAND = [sys.executable, "-m", "slicelock", "demo"]
+MARK = "DEMO_TEST_MARK"
+
+
+class Demo:
+    """A demo process. Everything it starts inherits a mark in its environment, which tells leftovers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.mark = folder, uuid.uuid4().hex
+        self.env = {**os.environ, MARK: self.mark, "TMPDIR": str(folder), "COLUMNS": "80", "LINES": "24"}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str, out: int = subprocess.PIPE, **how: object) -> subprocess.Popen[bytes]:
+        self.process = subprocess.Popen(
+            [*COMMAND, *options],
+            env=self.env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **how,  # type: ignore[call-overload]
+        )
+        return self.process
+
+    def processes(self) -> list[str]:
+        """Every process with the mark, by its command line."""
+        found: list[str] = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and self.mark.encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                continue  # it has just ended, or is not ours to see
+        return found
+
+    def nothing_is_left(self) -> None:
+        assert self.processes() == []
+        assert list(self.folder.iterdir()) == []
+        assert [entry.name for entry in os.scandir("/dev/shm") if "demo" in entry.name] == []
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    made = Demo(tmp_path)
+    yield made
+    if made.process:
+        made.process.kill()
+        made.process.wait()
+        if made.process.stdout:
+            made.process.stdout.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_the_demo_shows_what_it_promises(demo: Demo, jobs: int) -> None:
+    process = demo.start("--json", f"--jobs={jobs}")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output.decode()
+    demo.nothing_is_left()
+    facts = json.loads(output)
+    assert [one["job"] for one in facts["solo"]] == [f"digits-{number}" for number in range(1, jobs + 1)]
+    assert all(one["accuracy"] > 0.8 for one in facts["solo"])
+    assert facts["identical"] is True
+    assert facts["violations"] == []
+    assert facts["serial_wall_s"] == pytest.approx(sum(one["wall_s"] for one in facts["solo"]), abs=0.01)
+    shared = facts["shared"]
+    assert shared["turns"] >= shared["switches"] > 0
+    assert shared["bytes_moved"] > 0
+    assert shared["handoff_ms_p50"] > 0
+    assert shared["duty"] > max(one["duty"] for one in facts["solo"])
+    assert facts["kill_to_next_turn_s"] < 30  # a lease is 60 s: the agent has seen the death, not the lease
+    assert 0 < facts["saved"] < 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize("after_s", [0.0, 0.4, 1.0, 3.0, 6.0])
+def test_a_demo_that_is_stopped_leaves_nothing(demo: Demo, number: signal.Signals, after_s: float) -> None:
+    process = demo.start()
+    wait_until(demo.processes)
+    start = time.monotonic()
+    wait_until(lambda: time.monotonic() - start >= after_s)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert b"Traceback" not in output or after_s < 1, output.decode()
+    demo.nothing_is_left()
+
+
+def test_on_a_small_terminal_it_shows_who_has_the_slice(demo: Demo) -> None:
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    seen = b""
+
+    def look(pattern: bytes) -> bool:
+        nonlocal seen
+        with suppress(OSError):  # nothing yet, or the other end has closed
+            seen += os.read(ours, 1 << 16)
+        return re.search(pattern, seen) is not None
+
+    process = demo.start(out=theirs)
+    os.close(theirs)
+    try:
+        wait_until(lambda: look("● digits-1".encode()), 30)
+        wait_until(lambda: look("█".encode()), 30)
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    finally:
+        os.close(ours)
+    plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", seen).decode()
+    assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80
+    demo.nothing_is_left()
