@@ -32,6 +32,7 @@
 --- @include "answer"
 --- @include "acquire_checks"
 --- @include "acquire_join"
+--- @include "acquire_open"
 local run, lane, k, member, process = ARGV[1], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[8]
 local id = run .. '/' .. lane .. '/' .. ARGV[4]
 local refusal = refuse_member(run, lane, member, process) or refuse_slices(run, ARGV[7])
@@ -56,7 +57,8 @@ if r.state == 'queued' and was == 'gathering' then
   request_event('queued', r, {})
   rules.call_for(r)
 end
-if not rules.has_yielded(id, member) then
+local has_part = r.state ~= 'ended' and not rules.has_yielded(r, member)
+if has_part and (r.state ~= 'held' or was == 'held') then
   due('part|' .. id .. '|' .. member, pool + (r.state == 'held' and r.lease_ms or r.wait_ms))
 end
 return reply(rules.answer(id))

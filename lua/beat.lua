@@ -13,6 +13,7 @@
 --- @include "beat_slice"
 --- @include "beat_results"
 --- @include "beat_reply"
+rules.check_life()
 local node, report = ARGV[1], cjson.decode(ARGV[5])
 redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])

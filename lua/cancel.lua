@@ -21,7 +21,7 @@ if r and r.state == 'ended' or not r and k <= newest then return reply({ 'ALREAD
 if not r then
   if not record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
   write('run', run, { job = ARGV[2], ['newest:' .. lane] = num(k) })
-  write('request', id, { job = ARGV[2], run = run, lane = lane, k = num(k), slices = '', members = '0', joined = '0',
+  write('request', id, { job = ARGV[2], run = run, lane = lane, k = num(k), slices = '', members = '0',
                          state = 'gathering', asked = num(raw) })
 end
 rules.finish(id, 'cancelled', ARGV[5])

@@ -10,6 +10,7 @@
 -- Idempotent: declaring the same again changes nothing.
 --- @include "all"
 --- @include "in_use"
+rules.check_life()
 local s, nodes = ARGV[1], cjson.decode(ARGV[2])
 local S = record('slice', s)
 
@@ -19,10 +20,10 @@ for node, devices in pairs(nodes) do
   changes['devices:' .. node] = table.concat(devices, ' ')
 end
 table.sort(names)
-changes.nodes = table.concat(names, ' ')
+changes.nodes = #names > 0 and table.concat(names, ' ')
 
 local same = S ~= nil
-for field, value in pairs(changes) do same = same and S[field] == value end
+for field, value in pairs(changes) do same = same and (S[field] or false) == value end
 if same then return reply({ 'OK' }) end
 
 for _, other in ipairs(redis.call('SMEMBERS', key('slices'))) do

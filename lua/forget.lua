@@ -9,6 +9,7 @@
 -- Idempotent: what is not known is NO_SUCH_SLICE.
 --- @include "all"
 --- @include "in_use"
+rules.check_life()
 local kind, name = ARGV[1], ARGV[2]
 local it = record(kind, name)
 if not it then return reply({ 'NO_SUCH_SLICE' }) end

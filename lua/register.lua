@@ -34,8 +34,8 @@ local lanes = {}
 for field, k in pairs(record('run', run)) do
   local lane = string.match(field, '^newest:(.+)$')
   if lane then
-    local id = run .. '/' .. lane .. '/' .. k
-    lanes[lane] = { k = k, state = (record('request', id) or { state = 'ended' }).state, joined = rules.members(id) }
+    local r = record('request', run .. '/' .. lane .. '/' .. k) or { state = 'ended' }
+    lanes[lane] = { k = k, state = r.state, joined = words(r.joined) }
   end
 end
 return reply({ 'OK', 'lanes', cjson.encode(lanes), 'job', ARGV[2] })

@@ -16,6 +16,7 @@
 --- @include "renew_state"
 --- @include "renew_part"
 --- @include "hook_answers"
+rules.check_life()
 local run, job, process = ARGV[1], ARGV[2], ARGV[3]
 local report = cjson.decode(ARGV[6])
 

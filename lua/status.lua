@@ -7,11 +7,14 @@
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: it only reads.
 --- @include "keys"
+--- @include "lists"
 --- @include "limits"
 --- @include "time"
 --- @include "records"
 --- @include "tell"
+--- @include "life"
 --- @include "slices"
+--- @include "free"
 --- @include "members"
 --- @include "answer"
 --- @include "status_views"

@@ -21,22 +21,22 @@ if ARGV[5] == '' and record('meta', '').kept then rules.unkeep(run, lane, k) end
 if not r then return reply({ 'ALREADY' }) end
 
 if r.state == 'ended' then
-  if r.outcome == 'yielded' or r.outcome == 'cancelled' or rules.has_yielded(id, member) then return reply({ 'ALREADY' }) end
+  if r.outcome == 'yielded' or r.outcome == 'cancelled' or rules.has_yielded(r, member) then return reply({ 'ALREADY' }) end
   return reply({ 'LOST', 'ended', r.outcome, 'reason', r.reason or '', 'state_saved', rules.state_saved(r) })
 end
 
 local asked = ARGV[5] ~= '' and words(ARGV[5]) or words(r.slices)
 local fresh = false
 for _, s in ipairs(asked) do
-  if contains(r.slices, s) and not rules.has_yielded(id, member, s) then fresh = true end
+  if contains(r.slices, s) and not rules.has_yielded(r, member, s) then fresh = true end
 end
-local known = (record('members', id) or {})[member] or r.state == 'held'
+local known = contains(r.joined, member) or r.state == 'held'
 if not fresh or not known then return reply({ 'ALREADY' }) end
 rules.part(id, member, ARGV[5] == '' and '*' or asked)
 
 local waiters, back = 0, true
 for _, s in ipairs(asked) do
-  waiters = waiters + redis.call('ZCARD', key('queue', s))
+  waiters = waiters + rules.waiting(s)
   if r.state ~= 'ended' and contains(r.slices, s) and not contains(r.gone, s) then back = false end
 end
 if not back then return reply({ 'PARTIAL' }) end

@@ -47,6 +47,10 @@ class Keys:
         return self.prefix + "nodes"
 
     @property
+    def gathering(self) -> str:
+        return self.prefix + "gathering"
+
+    @property
     def deadlines(self) -> str:
         return self.prefix + "deadlines"
 
@@ -78,9 +82,6 @@ class Keys:
 
     def request(self, request: str) -> str:
         return f"{self.prefix}request:{request}"
-
-    def members(self, request: str) -> str:
-        return f"{self.prefix}members:{request}"
 
     def node_channel(self, name: str) -> str:
         return f"{self.prefix}ch:node:{name}"

@@ -2,8 +2,9 @@
 -- A process that takes another live one's place would end its turn.
 local function refuse_member(run, lane, member, process)
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
-    local other = (record('members', open.id) or {})[member]
-    if other and other ~= process and other ~= '-' and not rules.has_yielded(open.id, member) then
+    local r = record('request', open.id)
+    local other = r['member:' .. member]
+    if other and other ~= process and not rules.has_yielded(r, member) then
       local heard = rules.alive(run, other)
       if heard then return { 'TAKEN', 'by', other, 'heard_ms', num(heard) } end
       rules.exited(run, other, 'its process was replaced')
@@ -23,7 +24,7 @@ local function refuse_open(run, lane, k, slices)
   local newest = tonumber((record('run', run) or {})['newest:' .. lane]) or 0
   if k <= newest then return { 'ENDED', 'ended', 'yielded', 'reason', 'it is no longer remembered', 'newest', num(newest) } end
   for _, s in ipairs(words(slices)) do
-    if redis.call('ZCARD', key('queue', s)) >= QUEUE_LIMIT then return { 'QUEUE_FULL', 'slice', s } end
+    if rules.waiting(s) >= QUEUE_LIMIT then return { 'QUEUE_FULL', 'slice', s } end
   end
 end
 --- @include "acquire_place"

@@ -5,7 +5,7 @@ local function refuse_join(id, r, member)
     return { 'MISMATCH', 'missing', missing,
              'reason', 'another member asked for ' .. r.slices .. ' with ' .. r.members .. ' member(s)' }
   end
-  if not (record('members', id) or {})[member] and r.state ~= 'gathering' then return { 'LATE' } end
+  if not contains(r.joined, member) and r.state ~= 'gathering' then return { 'LATE' } end
 end
 
 -- A place in the pool's one order: pool time in 1/4096 ms, never the same twice, minus what was waited already.

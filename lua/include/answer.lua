@@ -17,8 +17,8 @@ function answers.switching(_, r)
   return { 'SWITCHING', 'reason', '' }
 end
 
-function answers.gathering(id, r)
-  return { 'GATHERING', 'missing', num(r.members - r.joined), 'joined', table.concat(rules.members(id), ' ') }
+function answers.gathering(_, r)
+  return { 'GATHERING', 'missing', num(r.members - #words(r.joined)), 'joined', r.joined or '' }
 end
 
 function answers.ended(_, r)

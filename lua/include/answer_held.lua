@@ -3,7 +3,7 @@ function answers.held(_, r)
   local fences, agentless = {}, '0'
   for _, s in ipairs(rules.live(r)) do
     fences[s] = r['fence:' .. s]
-    if ((record('slice', s) or {}).nodes or '') == '' then agentless = '1' end
+    if not (record('slice', s) or {}).nodes then agentless = '1' end
   end
   return { 'HELD', 'fences', cjson.encode(fences), 'lease_ms', r.lease_ms, 'moved', r.moved or '0', 'agentless', agentless }
 end

@@ -22,6 +22,7 @@ end
 
 function rules.answer(id)
   local r = record('request', id)
+  if r.state == 'held' then rules.check_life() end
   local s = r.state == 'held' and unsettled(r)
   if s then return { 'SWITCHING', 'reason', s .. ' settles after a restart of Redis', 'slice', s } end
   return answers[r.state](id, r)

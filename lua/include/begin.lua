@@ -1,4 +1,4 @@
--- What every mutating script does first: check the schema, advance pool time, notice a new epoch, reap.
+-- What every mutating script does first: check the schema, advance pool time, reap.
 raw = read_time()
 local meta = record('meta', '') or {}
 if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
@@ -6,12 +6,9 @@ if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.sche
 local step = raw - (meta.time_ms or raw)
 local steady = step >= 0 and step <= MAX_STEP
 pool = (meta.pool_ms or 0) + (steady and step or 0)
-local life = server_run_id()
-local reborn = meta.run_id and meta.run_id ~= life
 write('meta', '', { time_ms = num(raw), pool_ms = num(pool) })
-if not meta.schema then write('meta', '', { schema = '1', epoch = '1', run_id = life }) end
+if not meta.schema then write('meta', '', { schema = '1', epoch = '1' }); rules.check_life() end
 if not steady then event('clock', { step_ms = num(step) }) end
-if reborn then rules.new_epoch(life) end
 
 local overdue = redis.call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. num(pool), 'LIMIT', 0, SCAN)
 if #overdue > 0 then rules.reap(overdue) end

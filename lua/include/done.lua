@@ -16,8 +16,8 @@ end
 function rules.done(run, lane, k, member)
   if record('meta', '').kept then rules.unkeep(run, lane, k) end
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
-    local r, m = record('request', open.id), record('members', open.id) or {}
-    local concerned = r.state ~= 'ended' and (m[member] or r.state == 'held')
-    if open.k <= k and concerned and not rules.has_yielded(open.id, member) then rules.part(open.id, member, '*') end
+    local r = record('request', open.id)
+    local concerned = r.state == 'held' or r.state ~= 'ended' and contains(r.joined, member)
+    if open.k <= k and concerned and not rules.has_yielded(r, member) then rules.part(open.id, member, '*') end
   end
 end

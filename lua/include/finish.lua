@@ -4,31 +4,27 @@ function rules.release(s, id, why)
   if not S or S.request ~= id then return end
   write('slice', s, { state = 'free', request = false, since = num(raw) })
   touched[s] = 0
-  if S.nodes ~= '' then redis.call('DEL', key('ready', s)) end
+  if S.nodes then redis.call('DEL', key('ready', s)) end
   if why then rules.tell_nodes(s, 'revoke ') end
 end
 
 local function leave(id, r, outcome)
+  if r.state == 'queued' then rules.dequeue(id, r) end
+  if r.state == 'gathering' then redis.call('SREM', key('gathering'), id) end
   for _, s in ipairs(words(r.slices)) do
-    if r.state == 'queued' then
-      redis.call('ZREM', key('queue', s), id)
-      touched[s] = 0
-    else
-      rules.release(s, id, outcome ~= 'yielded')
-    end
+    touched[s] = 0
+    rules.release(s, id, outcome ~= 'yielded')
   end
 end
 
 function rules.finish(id, outcome, reason)
-  local r = record('request', id)
+  local r, timers = record('request', id), { 'gather|' .. id, 'switch|' .. id }
   leave(id, r, outcome)
-  local timers = { 'gather|' .. id, 'switch|' .. id }
-  for _, member in ipairs(rules.members(id)) do timers[#timers + 1] = 'part|' .. id .. '|' .. member end
+  for _, member in ipairs(words(r.joined)) do timers[#timers + 1] = 'part|' .. id .. '|' .. member end
   undue(unpack(timers))
   write('request', id, { state = 'ended', outcome = outcome, reason = reason or false, ended = num(raw) })
   write('run', r.run, { open = without((record('run', r.run) or {}).open, id) })
   remember_for('request', id, REMEMBER)
-  remember_for('members', id, REMEMBER)
   if outcome ~= 'yielded' then hint('run:' .. r.run, 'lost ' .. id) end
   request_event('ended', r, { outcome = outcome, reason = reason, held_ms = r.held and num(raw - r.held) })
 end

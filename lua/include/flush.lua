@@ -9,12 +9,12 @@ local function erase(kind, name)
 end
 
 local function save(full, fields)
-  local set, gone = {}, {}
+  local set = {}
   for field, value in pairs(fields) do
-    if value then set[#set + 1] = field; set[#set + 1] = value else gone[#gone + 1] = field end
+    set[#set + 1] = field
+    set[#set + 1] = value or ''
   end
   if #set > 0 then redis.call('HSET', full, unpack(set)) end
-  if #gone > 0 then redis.call('HDEL', full, unpack(gone)) end
 end
 
 local function flush()

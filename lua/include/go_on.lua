@@ -1,6 +1,5 @@
 -- Everything that can start now starts.
 local budget = SCAN
-
 local function startable(id, r, here)
   for _, s in ipairs(words(r.slices)) do
     if not rules.free_for(s, r, id) or (s ~= here and not rules.first_in(s, id)) then return false end
@@ -9,7 +8,7 @@ local function startable(id, r, here)
 end
 
 local function try_start(id, r)
-  local late = id ~= just_asked and rules.overdue(id)
+  local late = id ~= just_asked and rules.overdue(id, r)
   if late then return rules.finish(id, 'expired', 'member ' .. late .. ' was not heard of in time') end
   rules.dequeue(id, r)
   rules.start(id, r)
@@ -17,7 +16,7 @@ end
 
 local function look(s, from)
   local S = record('slice', s)
-  if not S or S.state ~= 'free' or S.settling then return end
+  if not S or S.state ~= 'free' or S.settling or rules.waiting(s) == 0 then return end
   local ids = redis.call('ZRANGE', key('queue', s), from, from + SCAN - 1)
   for i, id in ipairs(ids) do
     if budget == 0 then return due('scan|' .. s .. '|' .. num(from + i - 1), pool - 1) end

@@ -7,7 +7,7 @@ function rules.start(id, r)
     local fence = num(math.max((tonumber(S.fence) or 0) + 1, raw * 1024))
     changes['fence:' .. s] = fence
     write('slice', s, { state = 'switching', request = id, fence = fence, since = num(raw) })
-    if S.nodes ~= '' then rules.ask_nodes(s, r, fence) end
+    if S.nodes then rules.ask_nodes(s, r, fence) end
   end
   write('request', id, changes)
   rules.try_hold(id, r)
@@ -18,11 +18,11 @@ function rules.try_hold(id, r)
   local live = rules.live(r)
   for _, s in ipairs(live) do
     local nodes = record('slice', s).nodes
-    if nodes ~= '' and redis.call('SCARD', key('ready', s)) < #words(nodes) then return end
+    if nodes and redis.call('SCARD', key('ready', s)) < #words(nodes) then return end
   end
   for _, s in ipairs(live) do write('slice', s, { state = 'held', since = num(raw) }) end
   write('request', id, { state = 'held', held = num(raw) })
-  rules.extend(id, tonumber(r.lease_ms))
+  rules.extend(id, r, tonumber(r.lease_ms))
   if #live > 1 then undue('switch|' .. id) end
   if id ~= just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
   request_event('held', r, { waited_ms = num(raw - r.asked) })

@@ -1,10 +1,19 @@
+-- A slice that settles waits for nodes that may never come.
+local function waits_in_vain(S)
+  local all = S.blocked and cjson.decode(S.blocked) or {}
+  for node, why in pairs(all) do
+    if why.kind == 'silent' and not S['beat:' .. node] then return true end
+  end
+  return false
+end
+
 -- Why a slice may not be changed or forgotten, and taking it from a node.
 local function in_use(s)
   local S = record('slice', s)
   if S.state ~= 'free' then return 'it is ' .. S.state end
-  if S.settling then return 'it settles after a restart of Redis' end
+  if S.settling and S.fence ~= '0' and not waits_in_vain(S) then return 'it settles after a restart of Redis' end
   if S.kept then return 'it is kept for ' .. S.kept end
-  if redis.call('ZCARD', key('queue', s)) > 0 then return 'requests wait for it' end
+  if rules.waiting(s) > 0 then return 'requests wait for it' end
   for _, node in ipairs(words(S.nodes)) do
     local report = (record('node', node) or {})['report:' .. s]
     local saved = report and cjson.decode(report).saved or {}

@@ -1,15 +1,4 @@
--- Who is next: places in the queues, and scanning them.
-function rules.enqueue(id, r)
-  local head_start = r.priority * (tonumber(record('meta', '').head_start_ms) or HEAD_START)
-  for _, s in ipairs(words(r.slices)) do
-    redis.call('ZADD', key('queue', s), num(r.tick - head_start * 4096), id)
-    touched[s] = 0
-  end
-end
-
-function rules.dequeue(id, r)
-  for _, s in ipairs(words(r.slices)) do redis.call('ZREM', key('queue', s), id) end
-end
+-- Who is next.
 
 -- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up.
 function rules.passed_over(r, here)

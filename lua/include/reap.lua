@@ -5,6 +5,7 @@ function on_due.part(what)
   local id, member = string.match(what, '^(.+)|(.+)$')
   local r = record('request', id)
   if not r or r.state == 'ended' then return end
+  rules.check_life()
   local quiet = tonumber(record('meta', '').quiet_until) or 0
   if pool < quiet then return due('part|' .. what, quiet) end
   rules.finish(id, 'expired', 'member ' .. member .. ' was not heard of in time')
@@ -13,7 +14,7 @@ end
 -- Of a re-asserted turn, every member has to come back.
 function on_due.gather(id)
   local r = record('request', id)
-  if r and #rules.members(id) < tonumber(r.members) then on_due.part(id .. '|of the others') end
+  if r and #words(r.joined) < tonumber(r.members) then on_due.part(id .. '|of the others') end
 end
 --- @include "reap_slices"
 --- @include "reap_more"

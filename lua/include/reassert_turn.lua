@@ -5,6 +5,7 @@ local function clear_the_way(id, run, part, missing)
     if other and other ~= id then rules.finish(other, 'superseded', 'a turn that Redis had lost was re-asserted') end
   end
   for _, s in ipairs(part.slices) do redis.call('ZREM', key('queue', s), id) end
+  redis.call('SREM', key('gathering'), id)
   for _, open in ipairs(rules.open_in_lane(run, part.lane)) do
     if open.k < part.k then rules.finish(open.id, 'superseded', 'the run is past this turn') end
   end

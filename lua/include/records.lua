@@ -1,21 +1,22 @@
--- Hashes as Lua tables: each is read once per script, and written once, by `flush`.
+-- Hashes as Lua tables: each is read once per script, and written once, by `flush`. An empty value is none.
 local by_kind = { __index = function(t, kind) t[kind] = {}; return t[kind] end }
 local read, changed = setmetatable({}, by_kind), setmetatable({}, by_kind)
 
 local function fetch(kind, name)
-  local flat, fields = redis.call('HGETALL', key(kind, name)), {}
-  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-  read[kind][name] = next(fields) and fields or false
-  return read[kind][name]
+  local flat, fields, any = redis.call('HGETALL', key(kind, name)), {}, false
+  for i = 1, #flat, 2 do
+    any = true
+    if flat[i + 1] ~= '' then fields[flat[i]] = flat[i + 1] end
+  end
+  read[kind][name] = any and fields
 end
 
 local function record(kind, name)
-  local known = read[kind][name]
-  if known == nil then known = fetch(kind, name) end
-  return known or nil
+  if read[kind][name] == nil then fetch(kind, name) end
+  return read[kind][name] or nil
 end
 
--- Values are strings; false removes a field, and a record without fields does not exist.
+-- Values are strings; false clears a field.
 local function write(kind, name, changes)
   local fields, mine = record(kind, name) or {}, changed[kind][name] or {}
   for field, value in pairs(changes) do

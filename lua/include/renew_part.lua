@@ -21,9 +21,8 @@ local function renew_part(run, job, process, part)
     r = record('request', id)
   end
   if not r then answer.state = 'UNKNOWN'; return answer end
-  local m = (record('members', id) or {})[part.member]
-  if not m and r.state ~= 'held' then answer.state = 'UNKNOWN'; return answer end
-  if not m or m == '-' then write('members', id, { [part.member] = process }) end
+  if not contains(r.joined, part.member) and r.state ~= 'held' then answer.state = 'UNKNOWN'; return answer end
+  write('request', id, { joined = with(r.joined, part.member), ['member:' .. part.member] = process })
   if r.state == 'held' and #(part.yielded or {}) > 0 then rules.part(id, part.member, part.yielded) end
   renew_deadline(id, r, part.member)
   return answer

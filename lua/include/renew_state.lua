@@ -1,6 +1,6 @@
 -- What a part is told after everything that could start has started.
 local function renew_deadline(id, r, member)
-  if rules.has_yielded(id, member) or r.state == 'ended' then return end
+  if rules.has_yielded(r, member) or r.state == 'ended' then return end
   due('part|' .. id .. '|' .. member, pool + (r.state == 'held' and ARGV[4] or ARGV[5]))
 end
 

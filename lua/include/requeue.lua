@@ -5,7 +5,7 @@ function rules.requeue(id, reason)
   write('request', id, { state = 'queued', reason = reason or false })
   undue('switch|' .. id)
   rules.enqueue(id, r)
-  rules.extend(id, tonumber(r.wait_ms))
+  rules.extend(id, r, tonumber(r.wait_ms))
   hint('run:' .. r.run, 'look ' .. id)
   request_event('requeued', r, { reason = reason })
 end

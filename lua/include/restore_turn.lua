@@ -3,17 +3,17 @@ local function restore_turn(id, run, job, process, part, missing)
   for _, s in ipairs(missing) do hold_again(s, id, part.fences[s]) end
   local r = record('request', id) or {}
   local changes = {
-    job = job, run = run, lane = part.lane, k = num(part.k), members = num(part.members), joined = num(part.members),
+    job = job, run = run, lane = part.lane, k = num(part.k), members = num(part.members), joined = with(r.joined, part.member),
     slices = table.concat(part.slices, ' '), state = 'held', gone = given_back(id, part), held = r.held or num(raw),
     asked = r.asked or num(raw), tick = r.tick or num(pool * 4096), priority = num(part.priority or 0),
     phase = part.phase or '', lease_ms = ARGV[4], wait_ms = ARGV[5], reason = false,
   }
+  changes['member:' .. part.member] = process
   for s, fence in pairs(part.fences) do changes['fence:' .. s] = num(fence) end
   write('request', id, changes)
   local R = record('run', run) or {}
   local newest = math.max(tonumber(R['newest:' .. part.lane]) or 0, part.k)
   write('run', run, { job = job, open = with(R.open, id), ['newest:' .. part.lane] = num(newest) })
-  write('members', id, { [part.member] = process })
   if part.members > 1 then due('gather|' .. id, pool + ARGV[4]) end
-  request_event('reasserted', r, {})
+  request_event('reasserted', record('request', id), {})
 end

@@ -1,4 +1,4 @@
--- A slice settles in a new epoch when all its nodes have said what they show.
+-- What the nodes of a settling slice have said.
 local function reports(S)
   local list = {}
   for _, node in ipairs(words(S.nodes)) do
@@ -20,11 +20,10 @@ local function shown_by_all(list, top)
 end
 
 local function top_fence(S, list)
-  local top, shown = tonumber(S.fence) or 0, true
+  local top, shown, r = tonumber(S.fence) or 0, true, S.request and record('request', S.request)
   for _, b in ipairs(list) do
-    local r = S.request and record('request', S.request)
-    if r and (b.run ~= r.run or b.fence ~= tonumber(S.fence)) then shown = false end
-    if b.top > top then top = b.top end
+    shown = shown and not (r and (b.run ~= r.run or b.fence ~= tonumber(S.fence)))
+    top = math.max(top, b.top)
   end
   return top, shown
 end

@@ -1,5 +1,5 @@
--- Questions about slices. `rules` holds what needs one another; `touched` the slices to look at again.
-local rules, touched = {}, {}
+-- Questions about slices; `touched` are those to look at again.
+local touched, counts = {}, {}
 
 -- The longest lease that any client of the pool has asked for, in ms.
 function rules.lease() return tonumber(record('meta', '').lease_ms) or LEASE end
@@ -13,15 +13,8 @@ function rules.live(r)
   return list
 end
 
--- The reason why a slice is blocked for a run. A run that cannot be evicted is not blocked by itself.
-function rules.blocked(s, run)
-  local all = (record('slice', s) or {}).blocked
-  for node, why in pairs(all and cjson.decode(all) or {}) do
-    if why.run ~= run then return why.reason, node, why.kind end
-  end
-end
-
-function rules.free_for(s, r, id)
-  local S = record('slice', s)
-  return S and S.state == 'free' and not S.settling and (not S.kept or S.kept == id) and not rules.blocked(s, r.run)
+-- How many requests wait for a slice.
+function rules.waiting(s)
+  counts[s] = counts[s] or redis.call('ZCARD', key('queue', s))
+  return counts[s]
 end

@@ -18,13 +18,9 @@ local function node_view(node)
            version = N.version or '', boot = N.boot or '', slices = N.slices or '', reports = reports }
 end
 
--- Requests whose members have not all joined are in no queue; each has a part in `deadlines`.
+-- Requests whose members have not all joined are in no queue.
 local function gathering_views()
-  local seen, list = {}, {}
-  for _, entry in ipairs(redis.call('ZRANGE', key('deadlines'), 0, 999)) do
-    local id = string.match(entry, '^part|(.+)|.+$')
-    local r = id and not seen[id] and record('request', id)
-    if r and r.state == 'gathering' then seen[id] = true; list[#list + 1] = request_view(id) end
-  end
+  local list = redis.call('SMEMBERS', key('gathering'))
+  for i, id in ipairs(list) do list[i] = request_view(id) end
   return list
 end

@@ -1,7 +1,7 @@
 -- A new life of the primary: nothing starts on a slice until its nodes have reported; an agentless one waits for a lease.
 function rules.unsettle(s)
   local S = record('slice', s)
-  local at = pool + (S.nodes == '' and rules.lease() or EPOCH_PATIENCE)
+  local at = pool + (S.nodes and EPOCH_PATIENCE or rules.lease())
   local changes = { settling = num(at) }
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   if S.kept then rules.unkeep_slice(s) end

@@ -9,7 +9,7 @@ end
 
 function rules.wanted(r)
   for _, s in ipairs(rules.live(r)) do
-    if redis.call('ZCARD', key('queue', s)) > 0 then return true end
+    if rules.waiting(s) > 0 then return true end
   end
   return false
 end

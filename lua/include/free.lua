@@ -1,0 +1,16 @@
+-- Whether a slice can be had.
+
+-- The reason why a slice is blocked for a run. A run that cannot be evicted is not blocked by itself.
+function rules.blocked(s, run)
+  local all = (record('slice', s) or {}).blocked
+  for node, why in pairs(all and cjson.decode(all) or {}) do
+    if why.run ~= run then return why.reason, node, why.kind end
+  end
+end
+
+function rules.free_for(s, r, id)
+  local S = record('slice', s)
+  if not S or S.state ~= 'free' or S.settling then return false end
+  rules.check_life()
+  return not S.settling and (not S.kept or S.kept == id) and not rules.blocked(s, r.run)
+end
