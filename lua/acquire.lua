@@ -44,7 +44,7 @@ refusal = r and refuse_join(id, r, member) or not r and refuse_open(run, lane, k
 if refusal then return reply(refusal) end
 r = r or open(id, run, ARGV[2], lane, k)
 local was = r.state
-just_asked = id
+rules.just_asked = id
 join(id, r, member, process)
 rules.go_on()
 

@@ -8,7 +8,7 @@ local function startable(id, r, here)
 end
 
 local function try_start(id, r)
-  local late = id ~= just_asked and rules.overdue(id, r)
+  local late = id ~= rules.just_asked and rules.overdue(id, r)
   if late then return rules.finish(id, 'expired', 'member ' .. late .. ' was not heard of in time') end
   rules.dequeue(id, r)
   rules.start(id, r)

@@ -24,6 +24,6 @@ function rules.try_hold(id, r)
   write('request', id, { state = 'held', held = num(raw) })
   rules.extend(id, r, tonumber(r.lease_ms))
   if #live > 1 then undue('switch|' .. id) end
-  if id ~= just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
+  if id ~= rules.just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
   request_event('held', r, { waited_ms = num(raw - r.asked) })
 end

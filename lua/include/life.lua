@@ -1,5 +1,5 @@
--- `rules` holds the functions that need one another.
-local rules = {}
+-- `rules` holds the functions that need one another, and the request whose member is asking right now.
+local rules = { just_asked = false }
 
 -- Whether the primary is still the one that it was. Asked before anything is granted or taken away, and by every heartbeat; not
 -- by every call, since INFO costs as much as several of the others.

@@ -8,8 +8,8 @@ local function request_view(id)
     local at = redis.call('ZSCORE', key('deadlines'), 'part|' .. id .. '|' .. member)
     if at and (not soonest or tonumber(at) < soonest) then soonest = tonumber(at) end
   end
-  return { id = id, run = r.run, job = r.job, lane = r.lane, k = r.k, state = r.state, phase = r.phase or '', priority = r.priority,
-           slices = r.slices, members = r.members, joined = num(#words(r.joined)), reason = reason,
+  return { id = id, run = r.run, job = r.job, lane = r.lane, k = r.k, state = r.state, phase = r.phase or '',
+           priority = r.priority, slices = r.slices, members = r.members, joined = num(#words(r.joined)), reason = reason,
            waited_ms = num((r.held or raw) - r.asked), held_ms = num(r.held and raw - r.held or 0),
            lease_left_ms = num(soonest and soonest - pool or 0) }
 end

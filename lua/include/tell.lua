@@ -1,6 +1,5 @@
 -- What leaves a script beside its reply: events, hints on channels, and deadlines.
 local raw, pool            -- raw TIME and pool time of this script, in ms; set by `begin`
-local just_asked           -- the request whose member is calling, if it is asking for a turn
 
 local function event(kind, facts)
   local entry = { key('events'), 'MAXLEN', '~', EVENTS, '*', 'type', kind, 't', num(raw) }
