@@ -1,1 +1,53 @@
-"""The ways to move a run's device state. Backends do not import each other."""
+"""The ways to move a run's device state. Backends do not import each other.
+
+The agent's own are named here, so that it works from a checkout as well; others come from the entry points
+`slicelock.backends` of installed packages. A backend is made with a `BackendContext`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from slicelock.errors import BackendUnavailable
+from slicelock_agent.backends.base import Backend, BackendContext
+
+GROUP = "slicelock.backends"
+OWN = {
+    "hooks": "slicelock_agent.backends.hooks:HooksBackend",
+    "sim": "slicelock_agent.backends.sim:SimBackend",
+}
+
+
+def load(context: BackendContext) -> dict[str, Backend]:
+    """Every backend there is, by name; BackendUnavailable when one of another package cannot be made."""
+    found = {name: _own(place) for name, place in OWN.items()}
+    for entry in entry_points(group=GROUP):
+        if entry.name not in found:
+            found[entry.name] = _foreign(entry)
+    return {name: _make(name, kind, context) for name, kind in found.items()}
+
+
+def _own(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _foreign(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except Exception as failure:
+        raise BackendUnavailable(
+            f"The backend {entry.name!r} ({entry.value}) cannot be loaded: {failure}.",
+            advice="Repair or remove the package that brings it.",
+        ) from failure
+
+
+def _make(name: str, kind: Any, context: BackendContext) -> Backend:
+    made = kind(context)
+    if not isinstance(made, Backend):
+        raise BackendUnavailable(
+            f"The backend {name!r} lacks some of what slicelock_agent.backends.base asks."
+        )
+    return made

@@ -1,0 +1,184 @@
+"""What the agent asks of a backend, and what it gets back.
+
+Verbs name the state that is wanted and are idempotent: a verb whose state is reached already succeeds. No
+verb retries by itself or decides what comes next: order, journal, admission and rollback are the agent's.
+Results are per part (a device, a process), so that a failure names what failed. Every verb has a deadline
+in seconds; after it the agent asks `observe`, which changes nothing and alone decides what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from slicelock.settings import AgentSettings
+from slicelock_agent.mailbox import Mailbox
+
+
+class Truth(StrEnum):
+    """Where a run's state really is, on all parts together."""
+
+    LOADED = "loaded"
+    SAVED = "saved"
+    PARTIAL = "partial"
+    """A verb was begun and not finished; calling it again finishes it."""
+    ABSENT = "absent"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A process of the run on this node. The pidfd holds it: the pid cannot come to mean another process."""
+
+    process: str
+    pid: int
+    pidfd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a verb is about: one run's state on the devices of one slice, under the fence of the present
+    switch.
+
+    `image` names the saved bytes; it is empty when nothing has been saved yet from outside.
+    """
+
+    run: str
+    slice: str
+    devices: tuple[str, ...]
+    fence: int
+    image: str = ""
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What moving a run's state takes."""
+
+    device_bytes: int = 0
+    host_bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verb achieved: bytes moved, and for each part that failed, why."""
+
+    bytes: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def reason(self) -> str:
+        """The failures in one line."""
+        return "; ".join(f"{part}: {why}" for part, why in sorted(self.failures.items()))
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One way to move a run's state out of the way and back."""
+
+    name: str
+
+    def preflight(self, devices: Sequence[str]) -> list[str]:
+        """What keeps this backend from working on these devices, each with its remedy; empty when nothing
+        does.
+        """
+        ...
+
+    def estimate(self, subject: Subject) -> Estimate:
+        """What saving this run would take; cheap, changes nothing."""
+        ...
+
+    async def lock(self, subject: Subject, deadline: float) -> Report:
+        """Hold all of the run's parts still, or none. Called until it covers every process that there is;
+        then comes `save`.
+        """
+        ...
+
+    async def save(self, subject: Subject, deadline: float) -> Report:
+        """Have the run's state off the devices and kept under `subject.image`."""
+        ...
+
+    async def restore(self, subject: Subject, deadline: float) -> Report:
+        """Have the run's state on the devices again, still locked. What is saved stays until `discard`."""
+        ...
+
+    async def unlock(self, subject: Subject, deadline: float) -> Report:
+        """Let the run go on. Also undoes a `lock` that no `save` followed."""
+        ...
+
+    async def observe(self, subject: Subject, deadline: float) -> Truth:
+        """Where the run's state is; changes nothing."""
+        ...
+
+    async def discard(self, subject: Subject) -> None:
+        """Forget what is saved under `subject.image`."""
+        ...
+
+
+@runtime_checkable
+class Accelerator(Backend, Protocol):
+    """A backend that owns a kind of device: it moves state from outside, and knows what is in the devices'
+    memory.
+    """
+
+    exclusive: bool
+    """Whether the devices hold one run at a time, so that nothing of another may stay behind."""
+
+    def claims(self, device: str) -> bool:
+        """Whether this is a name of a device of this kind."""
+        ...
+
+    def lock_file(self, device: str) -> Path:
+        """The file whose lock says that the device has its agent; the same for all agents of the machine."""
+        ...
+
+    def used(self, devices: Sequence[str]) -> int:
+        """Bytes in use on the devices, whoever's they are; at once."""
+        ...
+
+    def room_for(self, subject: Subject) -> str:
+        """Why the run's saved state would not fit now; empty when it fits. Restoring without room loses a
+        job for good.
+        """
+        ...
+
+    def found(self, devices: Sequence[str]) -> tuple[str, int]:
+        """Whose state the devices themselves say they hold, and the highest fence they know; ("", 0) if
+        they cannot tell.
+        """
+        ...
+
+    def admit(self, subject: Subject) -> None:
+        """Let the run use the devices under its fence, and nobody else."""
+        ...
+
+    async def wipe(self, devices: Sequence[str]) -> None:
+        """Have nothing on the devices; for what a dead run left behind."""
+        ...
+
+    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
+        """Remove what is saved for the slice under other names than these: left by a crash, wanted by
+        nobody.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the devices; nothing on them changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendContext:
+    """What a backend is made with: the agent's settings, and the way to the hooks of processes."""
+
+    settings: AgentSettings
+    mailbox: Mailbox

@@ -1,0 +1,183 @@
+"""The `sim` backend: moves a run's bytes off simulated devices and back, from outside and without the job's
+help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from slicelock.errors import SlicelockError
+from slicelock.sim import SimDevice
+from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
+
+RATE = 200e6
+"""Bytes per second that a slow machine copies at least, for deadlines."""
+
+
+class SimBackend:
+    """Simulated devices. A device has one run's state at a time, and an image is a file in shared memory."""
+
+    name = "sim"
+    exclusive = True
+
+    def __init__(self, context: BackendContext) -> None:
+        settings = context.settings
+        self._settings = settings
+        self._images = settings.sim_dir / "images" / settings.pool / settings.node
+        self._devices: dict[str, SimDevice] = {}
+
+    def claims(self, device: str) -> bool:
+        return device.startswith("sim:")
+
+    def preflight(self, devices: Sequence[str]) -> list[str]:
+        problems: list[str] = []
+        for device in devices:
+            try:
+                self._device(device)
+            except SlicelockError as failure:
+                problems.append(str(failure))
+        return problems
+
+    def lock_file(self, device: str) -> Path:
+        return self._settings.sim_dir / f"{device.removeprefix('sim:')}.lock"
+
+    # ------------------------------------------------------------ what is there
+
+    def used(self, devices: Sequence[str]) -> int:
+        return sum(self._device(device).used for device in devices)
+
+    def found(self, devices: Sequence[str]) -> tuple[str, int]:
+        owners = [self._device(device).owner for device in devices]
+        runs = {owner.run for owner in owners if owner.run}
+        return runs.pop() if len(runs) == 1 else "", max((owner.fence for owner in owners), default=0)
+
+    def estimate(self, subject: Subject) -> Estimate:
+        size = self.used(subject.devices)
+        return Estimate(size, size, size / RATE)
+
+    def room_for(self, subject: Subject) -> str:
+        for device in subject.devices:
+            owner, used = self._device(device).owner, self._device(device).used
+            if used and owner.run != subject.run:
+                return f"{device} still has {used} bytes of {owner.run or 'an unknown run'}"
+        return ""
+
+    async def observe(self, subject: Subject, deadline: float) -> Truth:
+        return self._truth(subject)
+
+    def _truth(self, subject: Subject) -> Truth:
+        """Images appear whole, before anything is poisoned, and stay until they are discarded."""
+        images = [self._image(subject, device).exists() for device in subject.devices]
+        full = [self._device(device).used > 0 for device in subject.devices]
+        owners = {self._device(d).owner.run for d, used in zip(subject.devices, full, strict=True) if used}
+        if not any(full):
+            return Truth.SAVED if any(images) else Truth.ABSENT
+        if owners - {subject.run, ""}:
+            return Truth.SAVED if any(images) else Truth.LOST
+        emptied = any(image and not used for image, used in zip(images, full, strict=True))
+        return Truth.PARTIAL if emptied or "" in owners else Truth.LOADED
+
+    # ------------------------------------------------------------ moving
+
+    async def lock(self, subject: Subject, deadline: float) -> Report:
+        return Report()  # a use holds the device's file; saving waits for it
+
+    async def unlock(self, subject: Subject, deadline: float) -> Report:
+        return Report()
+
+    async def save(self, subject: Subject, deadline: float) -> Report:
+        return await asyncio.to_thread(self._save, subject, deadline)
+
+    async def restore(self, subject: Subject, deadline: float) -> Report:
+        return await asyncio.to_thread(self._restore, subject, deadline)
+
+    def _save(self, subject: Subject, deadline: float) -> Report:
+        """All images first, then poison: as long as an image is missing nothing has been destroyed."""
+        moved = 0
+
+        def copy(device: SimDevice, image: Path) -> None:
+            nonlocal moved
+            if device.used and not image.exists():
+                moved += device.save_to(image, timeout=deadline)
+
+        def clear(device: SimDevice, image: Path) -> None:
+            if device.used:
+                device.poison(timeout=deadline)
+
+        self._image(subject, subject.devices[0]).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        failures = self._each(subject, copy)
+        return Report(moved, failures or self._each(subject, clear))
+
+    def _restore(self, subject: Subject, deadline: float) -> Report:
+        moved = 0
+
+        def copy(device: SimDevice, image: Path) -> None:
+            nonlocal moved
+            if image.exists() and not device.used:
+                moved += device.restore_from(image, timeout=deadline)
+
+        failures = self._each(subject, copy)
+        return Report(moved, failures)
+
+    def _each(self, subject: Subject, do: Callable[[SimDevice, Path], None]) -> dict[str, str]:
+        failures: dict[str, str] = {}
+        for device in subject.devices:
+            try:
+                do(self._device(device), self._image(subject, device))
+            except (SlicelockError, OSError) as failure:
+                failures[device] = str(failure)
+        return failures
+
+    # ------------------------------------------------------------ letting in, letting go
+
+    def admit(self, subject: Subject) -> None:
+        for device in subject.devices:
+            owner = self._device(device).owner
+            if not (owner.admitted and (owner.run, owner.fence) == (subject.run, subject.fence)):
+                self._device(device).admit(subject.run, subject.fence)
+
+    async def wipe(self, devices: Sequence[str]) -> None:
+        for device in devices:
+            await asyncio.to_thread(self._device(device).poison)
+
+    async def discard(self, subject: Subject) -> None:
+        self._remove(self._image(subject, device) for device in subject.devices)
+
+    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
+        folder = self._images / slice_name
+        if not folder.is_dir():
+            return
+        self._remove(path for path in folder.iterdir() if path.name.rpartition(":")[0] not in images)
+
+    def close(self) -> None:
+        for device in self._devices.values():
+            device.close()
+        self._devices.clear()
+        self._prune_folders()
+
+    def _remove(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    def _prune_folders(self) -> None:
+        for folder in (
+            *self._images.glob("*"),
+            self._images,
+            self._images.parent,
+            self._images.parent.parent,
+        ):
+            try:
+                os.rmdir(folder)  # noqa: PTH106 - only when it is empty
+            except OSError:
+                continue
+
+    def _device(self, device: str) -> SimDevice:
+        if device not in self._devices:
+            self._devices[device] = SimDevice.open(device, create=True, settings=self._settings)
+        return self._devices[device]
+
+    def _image(self, subject: Subject, device: str) -> Path:
+        return self._images / subject.slice / f"{subject.image}:{device.removeprefix('sim:')}"

@@ -1,0 +1,124 @@
+"""The agent's process: command line, start, supervision, and a clean stop that leaves running jobs alone."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import NoReturn
+
+from slicelock.errors import ConfigurationError, SlicelockError, StoreError
+from slicelock.settings import AgentSettings
+from slicelock_agent.agent import Agent
+from slicelock_agent.devices import parse_slices
+from slicelock_agent.supervision import unless
+
+log = logging.getLogger("slicelock_agent")
+
+USAGE, SETTINGS, UNREACHABLE, FAILED = 2, 3, 4, 1
+EPILOG = "example: slicelock-agent --slice trainers=sim:0    All settings: SLICELOCK_* variables."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the agent until it is told to stop (SIGTERM, SIGINT); the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        format="slicelock-agent: %(message)s", level=logging.DEBUG if options.debug else logging.INFO
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    try:
+        settings = AgentSettings.load(
+            node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
+        )
+        asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
+    except SlicelockError as failure:
+        if options.debug:
+            raise
+        log.error("error: %s", " ".join(str(failure).split()))  # noqa: TRY400 - one line, no traceback
+        return _code(failure)
+    return 0
+
+
+def agent_version() -> str:
+    """The installed version; `0` from a checkout."""
+    try:
+        return version("slicelock")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _code(failure: SlicelockError) -> int:
+    if isinstance(failure, StoreError):
+        return UNREACHABLE
+    return SETTINGS if isinstance(failure, ConfigurationError) else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slicelock-agent",
+        description="Serves slices on this machine: moves runs' device state out of each other's way.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add(
+        "--slice",
+        dest="slices",
+        action="append",
+        default=[],
+        metavar="NAME=DEVICES",
+        help="a slice and its devices, separated by commas (sim:<name>: simulated); may be repeated",
+    )
+    add("--node", help="this machine's name in the pool (SLICELOCK_NODE; default: the host name)")
+    add("--pool", help="the coordination domain (SLICELOCK_POOL)")
+    add("--state-dir", help="the folder with the agent's journal (SLICELOCK_STATE_DIR)")
+    add("--fallback", help="how runs may be evicted, in order: hooks,cuda,kill (SLICELOCK_FALLBACK)")
+    add("--debug", action="store_true", help="log more, and show tracebacks")
+    add("--version", action="version", version=f"slicelock-agent {agent_version()}")
+    return parser
+
+
+async def _serve(agent: Agent) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def asked(number: signal.Signals) -> None:
+        if stop.is_set():
+            _leave(number)
+        log.info("%s: stopping; running jobs are left alone", number.name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked, number)
+    _more_files()
+    try:
+        if await unless(stop, _started(agent)):
+            gc.freeze()  # what has been loaded stays; collections need not look at it again
+            with contextlib.suppress(OSError):
+                print(f"slicelock-agent ready: {agent.summary}", flush=True)
+            await agent.serve(stop)
+    finally:
+        await agent.close()
+
+
+async def _started(agent: Agent) -> bool:
+    await agent.start()
+    return True
+
+
+def _leave(number: signal.Signals) -> NoReturn:
+    """Asked twice: end now. The journal says what was under way."""
+    os._exit(128 + number)
+
+
+def _more_files() -> None:
+    """A pidfd for each process takes a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,75 @@
+"""Makes this node's slices known to the pool, or finds out that they cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slicelock.errors import ConfigurationError
+from slicelock.model import Picture, SliceView
+from slicelock.wire import Declare, DeclareReply, Status
+from slicelock_agent.pulse import Runner
+
+Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
+"""A slice's nodes with their devices, and its settings."""
+
+
+class Declarer:
+    """Declares slices of one node in one pool, and can do so again when Redis has lost them."""
+
+    def __init__(self, store: Runner, pool: str, node: str, slices: Mapping[str, tuple[str, ...]]) -> None:
+        self._store, self._pool, self._node, self._slices = store, pool, node, slices
+        self._plans: dict[str, Plan] = {}
+
+    async def declare(self, name: str) -> None:
+        """Have the slice declared with this node's devices; ConfigurationError when it is declared
+        otherwise.
+        """
+        devices = self._slices[name]
+        view = await self._known(name)
+        if view is None:
+            nodes, settings = self._plans.get(name, ({self._node: list(devices)}, {}))
+            await self._send(name, nodes, settings)
+        elif view.nodes.get(self._node) != devices:
+            self._refuse_unless_alone(name, view)
+            await self._send(name, {self._node: list(devices)}, view.settings)
+        else:
+            self._plans[name] = ({node: list(those) for node, those in view.nodes.items()}, view.settings)
+
+    async def _known(self, name: str) -> SliceView | None:
+        reply = await self._store.run(Status(name, 0))
+        if reply.outcome != "OK":
+            return None
+        return next((one for one in Picture.of(self._pool, reply.picture).slices if one.name == name), None)
+
+    def _refuse_unless_alone(self, name: str, view: SliceView) -> None:
+        if not view.nodes:
+            raise ConfigurationError(
+                f"Slice {name} is declared without nodes, as a plain lease.",
+                advice=f"Forget it first: slicelock slice forget {name}",
+            )
+        if self._node not in view.nodes:
+            raise ConfigurationError(
+                f"Slice {name} is declared for {', '.join(view.nodes)}, not for node {self._node}.",
+                advice="Declare it with all its nodes (slicelock slice declare), or set SLICELOCK_NODE.",
+            )
+        if len(view.nodes) > 1:
+            raise ConfigurationError(
+                f"Slice {name} is declared with {', '.join(view.nodes[self._node])} on node {self._node}, "
+                f"this agent has {', '.join(self._slices[name])}.",
+                advice="Start it with those devices, or declare the slice anew (slicelock slice declare).",
+            )
+
+    async def _send(self, name: str, nodes: dict[str, list[str]], settings: Mapping[str, Any]) -> None:
+        reply: DeclareReply = await self._store.run(Declare(name, nodes, dict(settings)))
+        if reply.outcome == "OVERLAP":
+            raise ConfigurationError(
+                f"Slice {name} cannot be declared: {reply.reason or f'slice {reply.slice} has its devices'}.",
+                advice="A device belongs to one slice only.",
+            )
+        if reply.outcome != "OK":
+            raise ConfigurationError(
+                f"Slice {name} is declared with other devices and in use: {reply.reason}.",
+                advice="Wait until it is free, or start the agent with its devices.",
+            )
+        self._plans[name] = (nodes, settings)

@@ -1,0 +1,112 @@
+"""The devices of this node's slices: read from the command line, held against every other agent of the
+machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO
+
+from slicelock.errors import BackendUnavailable, ConfigurationError
+from slicelock.keys import check_name
+from slicelock_agent.backends.base import Accelerator, Backend
+
+EXAMPLE = "for example --slice trainers=sim:0"
+
+
+def parse_slices(options: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Read `NAME=DEVICE,DEVICE…` options; ConfigurationError names what is wrong."""
+    slices: dict[str, tuple[str, ...]] = {}
+    owners: dict[str, str] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        devices = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not equals or not devices:
+            raise ConfigurationError(
+                f"--slice {option!r} names no devices.", advice=f"Use NAME=DEVICES, {EXAMPLE}."
+            )
+        if check_name("slice", name) in slices:
+            raise ConfigurationError(
+                f"Slice {name} is given twice.", advice="Name all its devices in one --slice."
+            )
+        for device in devices:
+            if device in owners:
+                raise ConfigurationError(
+                    f"Device {device} is given to slice {owners[device]} and to slice {name}.",
+                    advice="A device belongs to one slice only.",
+                )
+            owners[device] = name
+        slices[name] = devices
+    if not slices:
+        raise ConfigurationError("The agent has no slice to serve.", advice=f"Name one, {EXAMPLE}.")
+    return slices
+
+
+def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backend]) -> Accelerator:
+    """The one backend that owns all of a slice's devices; BackendUnavailable when there is none."""
+    kinds = [backend for backend in backends if isinstance(backend, Accelerator)]
+    owners: dict[str, Accelerator] = {}
+    for device in devices:
+        owner = next((kind for kind in kinds if kind.claims(device)), None)
+        if owner is None:
+            raise BackendUnavailable(
+                f"Slice {name}: no backend here can move state on device {device!r}.",
+                advice="This version serves simulated accelerators (sim:<name>); GPUs need the cuda backend.",
+            )
+        owners[owner.name] = owner
+    if len(owners) > 1:
+        raise ConfigurationError(
+            f"Slice {name} mixes devices of {' and '.join(sorted(owners))}.",
+            advice="Give each kind of device a slice of its own.",
+        )
+    owner = owners.popitem()[1]
+    if problems := owner.preflight(tuple(devices)):
+        raise BackendUnavailable(f"Slice {name}: {problems[0]}")
+    return owner
+
+
+class DeviceLocks:
+    """Holds devices for this agent; they are let go when it ends, however it ends."""
+
+    def __init__(self) -> None:
+        self._held: list[IO[str]] = []
+
+    def take(self, accelerator: Accelerator, devices: Iterable[str], owner: str) -> None:
+        """Hold each device; ConfigurationError names the agent, pool and slice that has one already."""
+        for device in devices:
+            self._held.append(_hold(accelerator.lock_file(device), device, owner))
+
+    def close(self) -> None:
+        for file in self._held:
+            file.close()
+        self._held.clear()
+
+
+def _hold(path: Path, device: str, owner: str) -> IO[str]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = path.open("a+")
+    except OSError as failure:
+        raise ConfigurationError(f"Device {device} cannot be held with {path}: {failure.strerror}.") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "another agent"
+        file.close()
+        raise ConfigurationError(
+            f"Device {device} is served already, by {holder}.",
+            advice="A device belongs to one slice of one pool; stop that agent, or use another device.",
+        ) from None
+    file.truncate(0)
+    file.write(f"process {os.getpid()}, {owner}")
+    file.flush()
+    return file
+
+
+def needed_by(slices: Mapping[str, tuple[str, ...]]) -> str:
+    """The slices and their devices in words, for the log."""
+    return ", ".join(f"{name} ({', '.join(devices)})" for name, devices in slices.items())

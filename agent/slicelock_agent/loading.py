@@ -1,0 +1,122 @@
+"""Bringing a run back onto a slice's devices, and finding out where it is after a step that was cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from slicelock.states import RunState
+from slicelock_agent.backends.base import Report, Subject, Truth
+from slicelock_agent.eviction import Outcome
+from slicelock_agent.reconcile import Stay
+from slicelock_agent.station import Station
+from slicelock_agent.supervision import unless
+
+ATTEMPTS = 2
+"""One repetition, where an observation says that nothing was destroyed."""
+SECOND_LOOK_S = 0.2
+
+
+async def restore(at: Station, run: str, fence: int) -> Outcome:
+    """Have a saved run on the devices again. Not `free` here means: lost, with the reason."""
+    stay = at.page.stays[run]
+    at.page.put(replace(stay, state=RunState.RESTORING))
+    report = await _bring_back(at, at.subject(run, fence, stay.image)) if stay.image else Report()
+    if report.ok:
+        at.page.put(replace(stay, state=RunState.LOADED, image=""))
+        await _forget_image(at, stay)
+        return Outcome(True, report.bytes)
+    await lose(at, stay)
+    return Outcome(False, reason=f"run {run} cannot be restored: {report.reason}")
+
+
+async def _bring_back(at: Station, subject: Subject) -> Report:
+    deadline = at.deadline(subject)
+    report = Report()
+    for _ in range(ATTEMPTS):
+        report = await at.accelerator.restore(subject, deadline)
+        if report.ok:
+            report = Report(report.bytes, (await at.accelerator.unlock(subject, deadline)).failures)
+        if report.ok or await at.accelerator.observe(subject, deadline) not in (Truth.SAVED, Truth.PARTIAL):
+            break
+    return report
+
+
+async def lose(at: Station, stay: Stay) -> None:
+    """A run's state is lost for good. What is left of it on the devices is strange from now on, and wiped
+    when needed.
+    """
+    at.page.put(replace(at.page.stays[stay.run], state=RunState.LOST, hooked=False, image=""))
+    await _forget_image(at, stay)
+
+
+async def reload(at: Station, run: str, fence: int, recalled: asyncio.Event) -> Outcome:
+    """Have the run's hooks reload what they offloaded; not `free`: they did not."""
+    subject = at.hooked(run, fence)
+    report = await unless(recalled, at.hooks.restore(subject, at.hook_deadline))
+    if report is None:
+        return Outcome(False, recalled=True)
+    if report.failures:
+        return Outcome(False, reason=f"run {run} cannot be restored: {report.reason}")
+    at.page.put(replace(at.page.stays[run], hooked=False))
+    return Outcome(True, report.bytes)
+
+
+async def drop(at: Station, run: str) -> None:
+    """Forget a dead run: what it left on the devices and what is saved of it."""
+    stay = at.page.stays[run]
+    if at.accelerator.exclusive and stay.state in (RunState.LOADED, RunState.POISONED):
+        await at.accelerator.wipe(at.devices)
+    at.page.drop(run)
+    await _forget_image(at, stay)
+
+
+async def find_out(at: Station, run: str) -> None:
+    """A step was begun and its end is not known: observe, then finish it or undo it; never guess."""
+    stay = at.page.stays[run]
+    if not stay.image:  # only hooks were at work: the run is loaded, and `hooked` says what is to be reloaded
+        at.page.put(replace(stay, state=RunState.LOADED))
+        return
+    subject = at.subject(run, at.page.top, stay.image)
+    truth = await _stable_truth(at, subject)
+    if truth is Truth.PARTIAL:
+        truth = await _finish(at, stay, subject)
+    await _settle_on(at, stay, truth)
+
+
+async def _stable_truth(at: Station, subject: Subject) -> Truth:
+    """What is observed; a backend that cannot tell is asked once more."""
+    deadline = at.deadline(subject)
+    truth = await at.accelerator.observe(subject, deadline)
+    if truth is Truth.UNKNOWN:
+        await asyncio.sleep(SECOND_LOOK_S)
+        truth = await at.accelerator.observe(subject, deadline)
+    return truth
+
+
+async def _finish(at: Station, stay: Stay, subject: Subject) -> Truth:
+    deadline = at.deadline(subject)
+    verb = at.accelerator.restore if stay.state is RunState.RESTORING else at.accelerator.save
+    await verb(subject, deadline)
+    return await at.accelerator.observe(subject, deadline)
+
+
+async def _settle_on(at: Station, stay: Stay, truth: Truth) -> None:
+    match truth:
+        case Truth.LOADED:
+            await at.accelerator.unlock(at.subject(stay.run, at.page.top, stay.image), at.hook_deadline)
+            at.page.put(replace(stay, state=RunState.LOADED, image=""))
+            await _forget_image(at, stay)
+        case Truth.SAVED:
+            at.page.put(replace(stay, state=RunState.SAVED))
+        case Truth.ABSENT:
+            at.page.drop(stay.run)
+        case Truth.LOST:
+            await lose(at, stay)
+        case _:
+            at.page.put(replace(stay, state=RunState.POISONED))
+
+
+async def _forget_image(at: Station, stay: Stay) -> None:
+    if stay.image:
+        await at.accelerator.discard(at.subject(stay.run, at.page.top, stay.image))

@@ -1,0 +1,215 @@
+"""What to do next on one slice: what Redis wants, compared with what is here. Pure: no I/O, no clock, no
+side effects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, cast
+
+from slicelock.states import RunState, SliceState
+
+ON_DEVICE = frozenset({RunState.LOADED, RunState.POISONED})
+UNFINISHED = frozenset({RunState.SNAPSHOTTING, RunState.RESTORING, RunState.UNKNOWN})
+WAYS = ("hooks", "cuda", "kill")
+DAY_OF_FENCES = 86_400_000 * 1024
+"""A fence is at least Redis' clock in ms times 1024; one that is a day ahead comes from a broken clock or a
+broken writer.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """One run's state on this node's devices of a slice.
+
+    `hooked`: its hooks were told to offload and have not yet confirmed a reload. `image` names what was
+    saved from outside.
+    """
+
+    run: str
+    state: RunState
+    hooked: bool = False
+    image: str = ""
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The turn that was let onto the devices last."""
+
+    run: str
+    lane: str
+    k: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What is here: the journal's page of the slice, and what is known beside it.
+
+    `dead`: runs whose processes have all ended. `strange`: the devices hold something of no run that should
+    be on them.
+    """
+
+    top: int = 0
+    admitted: Admitted | None = None
+    stays: Mapping[str, Stay] = field(default_factory=dict[str, Stay])
+    dead: frozenset[str] = frozenset()
+    strange: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What Redis wants of a slice. Only a slice that is `switching` and not `settling` asks for anything."""
+
+    state: str = SliceState.FREE
+    fence: int = 0
+    run: str = ""
+    lane: str = ""
+    k: int = 0
+    settling: bool = False
+    known: bool = True
+    ways: tuple[str, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        return self.state == SliceState.SWITCHING and not self.settling and self.known
+
+    @property
+    def turn(self) -> Admitted:
+        return Admitted(self.run, self.lane, self.k, self.fence)
+
+    @classmethod
+    def of(cls, raw: object) -> Wanted:
+        """Read one entry of a beat's reply; ValueError or TypeError names what is wrong with it."""
+        if not isinstance(raw, Mapping):
+            raise TypeError(f"{raw!r:.80} is no description of a slice")
+        facts = cast(Mapping[str, Any], raw)
+        return cls(
+            state=str(facts.get("state", "")),
+            fence=whole_number(facts.get("fence", 0)),
+            run=str(facts.get("run", "")),
+            lane=str(facts.get("lane", "")),
+            k=whole_number(facts.get("k") or 0),
+            settling=flag(facts.get("settling")),
+            known=flag(facts.get("known", True)),
+            ways=ways_of(facts.get("settings")),
+        )
+
+
+def whole_number(value: object) -> int:
+    """A number that Lua wrote, as text or as a JSON number; ValueError when it is not whole."""
+    match value:
+        case bool():
+            raise ValueError(f"{value!r} is no number")
+        case int():
+            return value
+        case float() if value.is_integer():
+            return int(value)
+        case str():
+            return int(value or "0")
+        case _:
+            raise ValueError(f"{value!r:.80} is no whole number")
+
+
+def flag(value: object) -> bool:
+    """A truth value that Lua wrote: true, 1 or "1"."""
+    return value is True or value in (1, "1")
+
+
+def ways_of(settings: object) -> tuple[str, ...]:
+    """The slice's own chain of ways to evict, from its settings (JSON); empty when it names none or one
+    that does not exist.
+    """
+    try:
+        facts: object = json.loads(settings) if isinstance(settings, str) else settings
+    except ValueError:
+        return ()
+    raw = cast(Mapping[str, Any], facts).get("fallback") if isinstance(facts, Mapping) else None
+    parts = (
+        raw.split(",") if isinstance(raw, str) else cast(list[object], raw) if isinstance(raw, list) else []
+    )
+    ways = tuple(str(part).strip() for part in parts)
+    return ways if set(ways) <= set(WAYS) else ()
+
+
+class Step(StrEnum):
+    """What can be done next."""
+
+    REST = "rest"
+    FIND_OUT = "find out"
+    """A step was begun and its end is not known: observe, then finish it or undo it."""
+    DROP = "drop"
+    """Forget what a dead run left, on the devices or saved."""
+    EVICT = "evict"
+    WIPE = "wipe"
+    """Clear what no run owns: written outside any turn."""
+    RESTORE = "restore"
+    RELOAD = "reload"
+    """The run's state is on the devices as far as the agent moves it; its hooks must reload theirs."""
+    ADMIT = "admit"
+    REFUSE = "refuse"
+    """The switch cannot be done for this request; `reason` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The next step, and the run it is about."""
+
+    step: Step
+    run: str = ""
+    reason: str = ""
+
+
+REST = Action(Step.REST)
+
+
+def next_action(wanted: Wanted, here: Here, now_ms: int) -> Action:
+    """What to do next. `now_ms` is this node's clock, only to tell a fence of the far future."""
+    for stay in here.stays.values():
+        if stay.state in UNFINISHED:
+            return Action(Step.FIND_OUT, stay.run)
+    dead = [run for run in here.stays if run in here.dead]
+    if dead and not wanted.settling:
+        return Action(Step.DROP, dead[0])
+    if not wanted.asks or wanted.run in here.dead:
+        return REST
+    if reason := refusal(wanted, here, now_ms):
+        return Action(Step.REFUSE, wanted.run, reason)
+    return _switch(wanted.run, here)
+
+
+def _switch(run: str, here: Here) -> Action:
+    for stay in here.stays.values():
+        if stay.run != run and stay.state in ON_DEVICE:
+            return Action(Step.EVICT, stay.run)
+    return _bring(run, here)
+
+
+def refusal(wanted: Wanted, here: Here, now_ms: int) -> str:
+    """Why this fence is not to be admitted; empty when it is."""
+    if wanted.fence > now_ms * 1024 + DAY_OF_FENCES:
+        return f"fence {wanted.fence} lies more than a day ahead of this node's clock"
+    if wanted.fence < here.top:
+        return f"fence {wanted.fence} is below {here.top}, the highest that this node has admitted"
+    if wanted.fence == here.top and here.admitted not in (None, wanted.turn):
+        return f"fence {wanted.fence} was admitted for another turn"
+    return ""
+
+
+def _bring(run: str, here: Here) -> Action:
+    stay = here.stays.get(run)
+    if here.strange:
+        return Action(Step.WIPE)
+    if stay is None:
+        return Action(Step.ADMIT, run)
+    match stay.state:
+        case RunState.LOADED:
+            return Action(Step.RELOAD if stay.hooked else Step.ADMIT, run)
+        case RunState.SAVED:
+            return Action(Step.RESTORE, run)
+        case _:
+            return Action(Step.REFUSE, run, f"the run's state here is {stay.state}")

@@ -1,0 +1,323 @@
+"""The runs and processes that the agent has learned of from its beats, and which of them are still there.
+
+What other processes wrote into Redis is taken with care here: a broken or hostile entry is left out and named
+in the log once; it never stops the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from slicelock.errors import AgentError
+from slicelock.identity import ProcessIdentity
+from slicelock.keys import NAME
+from slicelock_agent.journal import Journal
+from slicelock_agent.processes import Finder, Found, Presence
+from slicelock_agent.reconcile import whole_number
+
+log = logging.getLogger("slicelock_agent")
+
+PROCESSES_LIMIT = 4096
+"""Processes of one run that are looked at; a pidfd each, and no real run has as many on one node."""
+UNKNOWN_REV = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """What a process offers for some slices: `own` moves its state by itself and gets no commands."""
+
+    name: str
+    slices: tuple[str, ...] = ()
+    own: bool = False
+    residue: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What stands in Redis for a process's hooks: a command (no `outcome` yet) or the answer to one."""
+
+    n: int
+    what: str
+    outcome: str = ""
+    reason: str = ""
+    bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome == "done"
+
+
+@dataclass(slots=True)
+class Process:
+    """A process of a run. `listed`: Redis knows it at present."""
+
+    identity: ProcessIdentity
+    found: Found
+    slices: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    listed: bool = True
+
+    def serves(self, name: str, *, own: bool = False) -> bool:
+        """Whether it has a hook for this slice (which moves its state by itself, or on command)."""
+        return any(hook.own is own and name in (hook.slices or self.slices) for hook in self.hooks)
+
+
+@dataclass(slots=True)
+class Run:
+    """A run as far as this node has to do with it."""
+
+    name: str
+    job: str = ""
+    rev: str = UNKNOWN_REV
+    processes: dict[str, Process] = field(default_factory=dict[str, Process])
+
+    def here(self) -> list[Process]:
+        """Its processes that are alive on this node."""
+        return [one for one in self.processes.values() if one.found.presence is Presence.HERE]
+
+    @property
+    def dead(self) -> bool:
+        """Whether it had processes on this node and all of them have ended."""
+        states = {one.found.presence for one in self.processes.values()}
+        return Presence.GONE in states and not states & {Presence.HERE, Presence.UNSEEN}
+
+
+class Registry:
+    """All runs known here. `on_word` gets what stands in Redis for a process's hooks, `on_gone` each process
+    that has ended. `exits` are the ends that Redis has not been told yet.
+    """
+
+    def __init__(
+        self,
+        finder: Finder,
+        journal: Journal,
+        watch: Callable[[int, Callable[[], None]], object],
+        unwatch: Callable[[int], object],
+    ) -> None:
+        self.runs: dict[str, Run] = {}
+        self.exits: set[tuple[str, str]] = set()
+        self.on_word: Callable[[str, Word], None] = lambda process, word: None
+        self.on_gone: Callable[[str], None] = lambda process: None
+        self._finder, self._journal = finder, journal
+        self._watch, self._unwatch = watch, unwatch
+        self._named: set[str] = set()
+        for run, processes in journal.processes.items():
+            self.runs[run] = Run(run)
+            self._meet(
+                self.runs[run], {text: ProcessIdentity.parse(text) for text in processes}, listed=False
+            )
+
+    # ------------------------------------------------------------ what a beat brings
+
+    def learn(self, raw: object) -> None:
+        """Take in the `runs` of a beat's reply."""
+        for name, facts in _items(raw):
+            if not NAME.fullmatch(name):
+                self._complain(name, "its name is not allowed")
+                continue
+            try:
+                self._learn_run(name, cast(Mapping[str, Any], facts))
+            except (ValueError, TypeError, KeyError, AttributeError) as failure:
+                self._complain(name, str(failure))
+
+    def forget_revisions(self) -> None:
+        """In a new epoch numbers may be given out twice: have everything told again."""
+        for run in self.runs.values():
+            run.rev = UNKNOWN_REV
+
+    def known(self, needed: Iterable[str]) -> dict[str, str]:
+        """What to name in a beat: the runs whose changes are of interest, and what of them is known."""
+        revs = {name: run.rev for name, run in self.runs.items()}
+        return {**dict.fromkeys(needed, UNKNOWN_REV), **revs}
+
+    def prune(self, needed: Collection[str]) -> None:
+        """Forget runs that have neither state nor a living process here, once Redis knows of their ends."""
+        waiting = {run for run, _ in self.exits}
+        for name in [one for one in self.runs if one not in needed and one not in waiting]:
+            if not self.runs[name].here():
+                del self.runs[name]
+                self._journal_processes(name, set())
+
+    def told(self, exits: Iterable[tuple[str, str]]) -> None:
+        """Redis has these ends."""
+        self.exits.difference_update(exits)
+
+    # ------------------------------------------------------------ questions
+
+    @property
+    def uids(self) -> Collection[int] | None:
+        """The users whose processes may be touched; None: all."""
+        return self._finder.uids
+
+    def dead(self, runs: Iterable[str]) -> frozenset[str]:
+        return frozenset(run for run in runs if run in self.runs and self.runs[run].dead)
+
+    def processes(self, run: str) -> list[Process]:
+        """The living processes of a run on this node."""
+        return self.runs[run].here() if run in self.runs else []
+
+    def commanded(self, run: str, name: str) -> list[Process]:
+        """Those of them whose hooks move state on this slice on command."""
+        return [one for one in self.processes(run) if one.serves(name)]
+
+    def moves_itself(self, run: str, name: str) -> bool:
+        """Whether a process of the run offers to free this slice's devices, on command or by itself."""
+        return any(one.serves(name) or one.serves(name, own=True) for one in self.processes(run))
+
+    def residue(self, run: str, name: str) -> int:
+        """Bytes that the run's hooks may leave behind on a device."""
+        hooks = [
+            hook for one in self.processes(run) for hook in one.hooks if name in (hook.slices or one.slices)
+        ]
+        return sum(hook.residue for hook in hooks)
+
+    # ------------------------------------------------------------ looking processes up
+
+    def look_again(self) -> None:
+        """Look once more for processes that could not be seen."""
+        for run in self.runs.values():
+            unseen = {
+                text: one.identity
+                for text, one in run.processes.items()
+                if one.found.presence is Presence.UNSEEN and one.listed
+            }
+            if unseen:
+                self._meet(run, unseen, listed=True)
+
+    def close(self) -> None:
+        for run in self.runs.values():
+            for process in run.here():
+                self._unwatch(process.found.pidfd)
+                os.close(process.found.pidfd)
+
+    def _learn_run(self, name: str, facts: Mapping[str, Any]) -> None:
+        run = self.runs.setdefault(name, Run(name))
+        run.rev, run.job = str(facts["rev"]), str(facts.get("job", ""))
+        listed = dict(_items(facts.get("processes")))
+        for text, process in list(run.processes.items()):
+            process.listed = text in listed
+            if process.found.presence is Presence.GONE and not process.listed and run.here():
+                del run.processes[text]
+        self._meet(run, self._new(run, listed), listed=True)
+        for text, entry in listed.items():
+            if text in run.processes:
+                self._take(run, text, cast(Mapping[str, Any], entry))
+
+    def _new(self, run: Run, listed: Mapping[str, object]) -> dict[str, ProcessIdentity]:
+        new: dict[str, ProcessIdentity] = {}
+        for text in listed:
+            if text in run.processes:
+                continue
+            if len(run.processes) + len(new) >= PROCESSES_LIMIT:
+                self._complain(run.name, f"it names more than {PROCESSES_LIMIT} processes")
+                break
+            if (identity := _identity(text)) is None:
+                self._complain(run.name, f"{text[:80]!r} is no process identity")
+            else:
+                new[text] = identity
+        return new
+
+    def _meet(self, run: Run, new: Mapping[str, ProcessIdentity], *, listed: bool) -> None:
+        if not new:
+            return
+        found = self._finder.find(new.values())
+        for text, identity in new.items():
+            run.processes[text] = Process(identity, found[identity], listed=listed)
+            if found[identity].presence is Presence.HERE:
+                self._watch(found[identity].pidfd, lambda text=text: self._ended(run, text))
+            elif found[identity].presence is Presence.DENIED:
+                self._complain(run.name, f"process {identity.pid} is of a user that this agent may not touch")
+        self._journal_processes(run.name, self._remembered(run))
+
+    def _remembered(self, run: Run) -> set[str]:
+        """Processes whose end matters: alive here, or ended here with the run's state still to be dropped."""
+        return {t for t, p in run.processes.items() if p.found.presence in (Presence.HERE, Presence.GONE)}
+
+    def _journal_processes(self, run: str, processes: set[str]) -> None:
+        try:
+            self._journal.remember(run, processes)
+        except AgentError as failure:  # known all the same, until this agent ends
+            self._complain(run, str(failure))
+
+    def _take(self, run: Run, text: str, entry: Mapping[str, Any]) -> None:
+        process = run.processes[text]
+        if process.found.presence is Presence.GONE:
+            self.exits.add((run.name, text))
+        if process.found.presence is not Presence.HERE:
+            return
+        try:
+            process.slices, process.hooks = _facts(entry)
+        except (ValueError, TypeError, KeyError, AttributeError) as failure:
+            self._complain(run.name, f"process {text} describes itself wrongly: {failure}")
+        try:
+            for told in (entry.get("command"), entry.get("answer")):
+                if told is not None:
+                    self.on_word(text, _word(cast(Mapping[str, Any], told)))
+        except (ValueError, TypeError, KeyError, AttributeError) as failure:
+            self._complain(run.name, f"process {text} answers wrongly: {failure}")
+
+    def _ended(self, run: Run, text: str) -> None:
+        process = run.processes[text]
+        self._unwatch(process.found.pidfd)
+        os.close(process.found.pidfd)
+        process.found = Found(Presence.GONE)
+        self.exits.add((run.name, text))
+        self.on_gone(text)
+
+    def _complain(self, run: str, why: str) -> None:
+        """Say it once, and not without end."""
+        line = f"run {run[:80]!r}: {why[:200]}"
+        if line not in self._named and len(self._named) < 1000:
+            self._named.add(line)
+            log.warning("%s", line)
+
+
+# ---------------------------------------------------------------- reading what processes wrote
+
+
+def _items(raw: object) -> list[tuple[str, object]]:
+    """The entries of a JSON object. Lua's JSON cannot tell an empty object from an empty list."""
+    return list(cast(dict[str, object], raw).items()) if isinstance(raw, dict) else []
+
+
+def _identity(text: str) -> ProcessIdentity | None:
+    try:
+        identity = ProcessIdentity.parse(text)
+    except ValueError:
+        return None
+    return identity if str(identity) == text else None  # one process must not have two spellings
+
+
+def _facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Hook, ...]]:
+    hooks = facts.get("hooks")
+    listed = cast(list[object], hooks) if isinstance(hooks, list) else []
+    described = [cast(Mapping[str, Any], hook) for hook in listed if isinstance(hook, dict)]
+    return _names(facts.get("slices")), tuple(_hook(hook) for hook in described)
+
+
+def _hook(raw: Mapping[str, Any]) -> Hook:
+    residue = raw.get("residue") or 0
+    return Hook(
+        name=str(raw.get("name", "")),
+        slices=_names(raw.get("slices")),
+        own=raw.get("self") is True,
+        residue=max(0, whole_number(residue)),
+    )
+
+
+def _names(raw: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in cast(list[object], raw)) if isinstance(raw, list) else ()
+
+
+def _word(facts: Mapping[str, Any]) -> Word:
+    return Word(
+        n=whole_number(facts["n"]),
+        what=str(facts["what"]),
+        outcome=str(facts.get("outcome") or ""),
+        reason=str(facts.get("reason") or ""),
+        bytes=whole_number(facts.get("bytes") or 0),
+    )

@@ -1,0 +1,79 @@
+"""One slice on this node: its devices, its page of the journal, and everything that a switch there needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicelock.settings import AgentSettings
+from slicelock_agent.admission import HostBudget
+from slicelock_agent.backends.base import Accelerator, Backend, Subject, Target
+from slicelock_agent.journal import Page
+from slicelock_agent.reconcile import ON_DEVICE, Here
+from slicelock_agent.registry import Process, Registry
+
+DRIVER_PATIENCE_S = 30.0
+DRIVER_FACTOR = 3.0
+"""A verb may take three times its estimate, and half a minute more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What belongs to one slice here."""
+
+    name: str
+    devices: tuple[str, ...]
+    page: Page
+    accelerator: Accelerator
+    hooks: Backend
+    registry: Registry
+    budget: HostBudget
+    settings: AgentSettings
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How a run may be evicted, in order, unless the slice says otherwise."""
+        return self.settings.fallback
+
+    @property
+    def hook_deadline(self) -> float:
+        """Seconds that hooks may take."""
+        return self.settings.hook_deadline
+
+    def here(self) -> Here:
+        """What is here at this moment."""
+        page = self.page
+        return Here(
+            top=page.top,
+            admitted=page.admitted,
+            stays=page.stays,
+            dead=self.registry.dead(page.stays),
+            strange=self.strange(),
+        )
+
+    def strange(self) -> bool:
+        """Whether the devices hold something of no run that is known to be on them."""
+        if not self.accelerator.exclusive or any(s.state in ON_DEVICE for s in self.page.stays.values()):
+            return False
+        return self.accelerator.used(self.devices) > 0
+
+    def subject(self, run: str, fence: int, image: str = "") -> Subject:
+        """The run with all of its processes here, for the accelerator."""
+        return self._subject(run, fence, image, self.registry.processes(run))
+
+    def hooked(self, run: str, fence: int) -> Subject:
+        """The run with those of its processes whose hooks take commands for this slice."""
+        return self._subject(run, fence, "", self.registry.commanded(run, self.name))
+
+    def left(self, run: str) -> str:
+        """What of a run is still on the devices and may not be; empty when they are free of it."""
+        used = self.accelerator.used(self.devices)
+        allowed = 0 if self.accelerator.exclusive else self.registry.residue(run, self.name)
+        return f"{used} bytes are still in use on {', '.join(self.devices)}" if used > allowed else ""
+
+    def deadline(self, subject: Subject) -> float:
+        """Seconds that moving this much may take."""
+        return DRIVER_FACTOR * self.accelerator.estimate(subject).seconds + DRIVER_PATIENCE_S
+
+    def _subject(self, run: str, fence: int, image: str, processes: list[Process]) -> Subject:
+        targets = tuple(Target(str(one.identity), one.found.pid, one.found.pidfd) for one in processes)
+        return Subject(run, self.name, self.devices, fence, image, targets)

@@ -1,0 +1,273 @@
+"""Switches one slice on this node: takes what is wanted, does one step after the other, and says how it
+ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from slicelock.errors import SlicelockError
+from slicelock.states import RunState
+from slicelock_agent import loading
+from slicelock_agent.eviction import Eviction, Outcome
+from slicelock_agent.reconcile import (
+    ON_DEVICE,
+    REST,
+    UNFINISHED,
+    Action,
+    Here,
+    Stay,
+    Step,
+    Wanted,
+    next_action,
+)
+from slicelock_agent.station import Station
+
+log = logging.getLogger("slicelock_agent")
+
+ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
+"""Steps that need no switch; the others end with the one result of their switch."""
+FAILED_WHAT = {Step.EVICT: "evict", Step.RESTORE: "restore", Step.RELOAD: "restore"}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a switch ended on this node, as a beat carries it."""
+
+    slice: str
+    fence: int
+    outcome: str
+    run: str
+    what: str = ""
+    reason: str = ""
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def told(self) -> dict[str, Any]:
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return {**facts, "moved": self.bytes > 0, "seconds": round(self.seconds, 6)}
+
+
+class Switcher:
+    """One slice's switches. `tell` takes a result to be sent at once, `post` asks for a beat."""
+
+    def __init__(self, station: Station, tell: Callable[[Result], None], post: Callable[[], None]) -> None:
+        self.at, self.wanted, self.doing = station, Wanted(), "starting"
+        self._tell, self._post = tell, post
+        self._said: Result | None = None
+        self._look, self._recalled = asyncio.Event(), asyncio.Event()
+        self._bytes, self._begun = 0, 0.0
+        self._at_work = REST
+        self._stopping, self._idle = False, asyncio.Event()
+
+    # ------------------------------------------------------------ what is wanted, and what is shown
+
+    def want(self, wanted: Wanted, *, again: bool = False) -> None:
+        """Take what a beat brought. What moves nothing is done before this returns.
+
+        `again`: say the switch's result once more if it is still asked for, in case Redis has forgotten it.
+        """
+        if wanted.turn != self.wanted.turn:
+            self._said, self._bytes, self._begun = None, 0, time.monotonic()
+        self.wanted = wanted
+        if self.doing:
+            if self._is_recalled():
+                self._recalled.set()
+        elif self._said is None:
+            self._at_once()
+        elif again and wanted.asks and self._still_true(self._said):
+            self._tell(self._said)
+
+    def look(self) -> None:
+        """Something has changed beside what is wanted: a process has ended, or may be seen now."""
+        self._look.set()
+
+    def shown(self) -> dict[str, Any]:
+        """What a beat reports of this slice."""
+        page, dead = self.at.page, self.at.registry.dead(self.at.page.stays)
+        turn = page.admitted
+        stay = page.stays.get(turn.run) if turn else None
+        if turn is None or stay is None or stay.state is not RunState.LOADED or turn.run in dead:
+            facts: dict[str, Any] = {"run": "", "lane": "", "k": 0, "fence": 0}
+        else:
+            facts = {"run": turn.run, "lane": turn.lane, "k": turn.k, "fence": turn.fence}
+        on_device = ON_DEVICE | UNFINISHED
+        loaded = [stay.run for stay in page.stays.values() if stay.state in on_device]
+        saved = [stay.run for stay in page.stays.values() if stay.state is RunState.SAVED]
+        return {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
+
+    def stop(self) -> None:
+        """Begin nothing more; hooks are waited for no longer."""
+        self._stopping = True
+        self._recalled.set()
+        self._look.set()
+
+    async def stopped(self) -> None:
+        """Return when no step is under way."""
+        await self._idle.wait()
+
+    # ------------------------------------------------------------ steps that move nothing
+
+    def _at_once(self) -> None:
+        """Do what moves nothing without a task of its own; leave the rest to `run`."""
+        here = self.at.here()
+        action = self._next(here)
+        if action.step is Step.EVICT and (gone := self._left_nothing(here)):
+            rest = {run: stay for run, stay in here.stays.items() if run not in gone}
+            action = self._next(Here(here.top, here.admitted, rest, here.dead, here.strange))
+        else:
+            gone = ()
+        if action.step is Step.ADMIT:
+            self._attempt_admit(gone)
+        elif action is not REST:
+            self._look.set()
+
+    def _left_nothing(self, here: Here) -> tuple[str, ...]:
+        """Runs in the way that have nothing to move: no hooks, and nothing on the devices."""
+        if not self.at.accelerator.exclusive or self.at.accelerator.used(self.at.devices):
+            return ()
+        others = [stay for run, stay in here.stays.items() if run != self.wanted.run]
+        return tuple(stay.run for stay in others if self._has_nothing(stay))
+
+    def _has_nothing(self, stay: Stay) -> bool:
+        hooks = stay.hooked or self.at.registry.moves_itself(stay.run, self.at.name)
+        return stay.state is RunState.LOADED and not hooks
+
+    def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
+        try:
+            self._let_in(gone)
+        except (SlicelockError, ValueError, OSError) as failure:
+            self._fail(Step.ADMIT, self.wanted.run, f"it cannot be admitted: {failure}")
+        else:
+            self._say("READY", self.wanted.run)
+
+    def _let_in(self, gone: tuple[str, ...] = ()) -> None:
+        """The fence goes into the journal before the run gets to the devices."""
+        turn = self.wanted.turn
+        if self.at.page.admitted != turn or turn.run not in self.at.page.stays or gone:
+            self.at.page.admit(turn, gone)
+        self.at.accelerator.admit(self.at.subject(turn.run, turn.fence))
+
+    # ------------------------------------------------------------ the other steps
+
+    async def run(self) -> None:
+        """Work for ever. Whatever fails ends the switch with its reason, never this task."""
+        await self._start()
+        while True:
+            self.doing = ""
+            if self._stopping:
+                self._idle.set()
+            await self._look.wait()
+            self._look.clear()
+            await self._work()
+
+    async def _start(self) -> None:
+        """After a start: take over what the devices hold and the journal does not know; remove what nobody
+        wants.
+        """
+        page, accelerator = self.at.page, self.at.accelerator
+        run, top = accelerator.found(self.at.devices)
+        known = any(stay.state in ON_DEVICE | UNFINISHED for stay in page.stays.values())
+        if top > page.top or (run and not known):
+            page.adopt(top, None if known or not run else Stay(run, RunState.LOADED))
+        images = frozenset(stay.image for stay in page.stays.values() if stay.image)
+        await accelerator.tidy(self.at.name, self.at.devices, images)
+        self._look.set()
+
+    async def _work(self) -> None:
+        try:
+            while (action := self._next(self.at.here())) is not REST:
+                self.doing = f"{action.step} {action.run}".strip()
+                self._at_work = action
+                self._recalled.clear()
+                await self._attempt(action)
+        finally:
+            self.doing, self._at_work = "", REST
+        self._post()
+
+    async def _attempt(self, action: Action) -> None:
+        try:
+            await self._do(action)
+        except Exception as failure:  # its reason goes to the request that waits for it
+            log.exception("slice %s: %s failed", self.at.name, self.doing)
+            if action.step in ALWAYS:
+                await asyncio.sleep(1.0)  # tried again: nothing else can be done before
+            else:
+                self._fail(
+                    action.step, action.run, f"{action.step} failed: {failure or type(failure).__name__}"
+                )
+
+    async def _do(self, action: Action) -> None:
+        match action.step:
+            case Step.FIND_OUT:
+                await loading.find_out(self.at, action.run)
+            case Step.DROP:
+                await loading.drop(self.at, action.run)
+            case Step.WIPE:
+                log.warning("slice %s: wiping what was written outside any turn", self.at.name)
+                await self.at.accelerator.wipe(self.at.devices)
+            case Step.EVICT:
+                self._settle(action, await self._evict(action.run))
+            case Step.RESTORE:
+                self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))
+            case Step.RELOAD:
+                self._settle(action, await self._reload(action.run))
+            case Step.ADMIT:
+                self._attempt_admit()
+            case _:
+                self._fail(action.step, action.run, action.reason)
+
+    async def _evict(self, run: str) -> Outcome:
+        ways = self.wanted.ways or self.at.ways
+        return await Eviction(self.at, run, self.wanted.fence, self._recalled).attempt(ways)
+
+    async def _reload(self, run: str) -> Outcome:
+        self._let_in()
+        return await loading.reload(self.at, run, self.wanted.fence, self._recalled)
+
+    def _settle(self, action: Action, outcome: Outcome) -> None:
+        self._bytes += outcome.bytes
+        if not outcome.free and not outcome.recalled:
+            self._fail(action.step, action.run, outcome.reason)
+
+    # ------------------------------------------------------------ deciding and telling
+
+    def _next(self, here: Here) -> Action:
+        if self._stopping:
+            return REST
+        action = next_action(self.wanted, here, int(time.time() * 1000))
+        return action if self._said is None or action.step in ALWAYS else REST
+
+    def _is_recalled(self) -> bool:
+        """Whether the step under way is not wanted any more; only waiting for hooks is worth an
+        interruption.
+        """
+        mine = self.wanted.asks and self.wanted.run == self._at_work.run
+        match self._at_work.step:
+            case Step.EVICT:
+                return mine or not self.wanted.asks
+            case Step.RELOAD:
+                return not mine
+            case _:
+                return False
+
+    def _still_true(self, said: Result) -> bool:
+        turn, stay = self.at.page.admitted, self.at.page.stays.get(said.run)
+        here = turn == self.wanted.turn and stay is not None and stay.state is RunState.LOADED
+        return said.outcome != "READY" or here
+
+    def _say(self, outcome: str, run: str, what: str = "", reason: str = "") -> None:
+        if not self.wanted.asks:
+            return  # the request has ended, or the slice settles and it will be asked for again
+        seconds = time.monotonic() - self._begun
+        self._said = Result(self.at.name, self.wanted.fence, outcome, run, what, reason, self._bytes, seconds)
+        self._tell(self._said)
+
+    def _fail(self, step: Step, run: str, reason: str) -> None:
+        log.warning("slice %s, fence %d: %s", self.at.name, self.wanted.fence, reason)
+        self._say("FAILED", run, FAILED_WHAT.get(step, "refused"), reason)
