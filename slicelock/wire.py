@@ -283,8 +283,7 @@ class Beat(Command[BeatReply]):
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs]}} (run, lane, k and fence of the last
     admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing is under way), `results`
     [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason, run, moved, bytes, seconds}], `exits`
-    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}. A command's `n` is a fence as text:
-    Lua's JSON would round it."""
+    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}."""
 
     script: ClassVar[str] = "beat"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
