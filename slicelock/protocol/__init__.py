@@ -1,8 +1,8 @@
 """The turn protocol without I/O: flows of steps, and what a process knows of its own turns."""
 
 from slicelock.protocol.acquire import acquire, register
-from slicelock.protocol.heartbeat import Beat, News, absorb, beat, next_deadline, overdue
-from slicelock.protocol.ledger import Ledger, Part, Who, Wish
+from slicelock.protocol.heartbeat import Beat, News, absorb, beat, lose, next_deadline, overdue
+from slicelock.protocol.ledger import Ledger, Part, Waker, Who, Wish
 from slicelock.protocol.turns import abandon, farewell, give_back
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Ledger",
     "News",
     "Part",
+    "Waker",
     "Who",
     "Wish",
     "abandon",
@@ -18,6 +19,7 @@ __all__ = [
     "beat",
     "farewell",
     "give_back",
+    "lose",
     "next_deadline",
     "overdue",
     "register",

@@ -7,9 +7,9 @@ CPython does at once, so there is no lock that an interrupted thread could leave
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from slicelock.errors import Holding, LeaseLost
 from slicelock.keys import request_id
@@ -44,6 +44,18 @@ class Wish:
     wait: bool = True
 
 
+class Waker(Protocol):
+    """Where whoever waits for a part is woken; safe from any thread."""
+
+    def put(self) -> None: ...
+
+
+class Owner(Protocol):
+    """Whoever has a part, to be told of its loss; called from the companion's thread."""
+
+    def notice(self, part: Part) -> None: ...
+
+
 @dataclass(eq=False, slots=True)
 class Part:
     """This member's part of one turn. `deadline`: when the lease ends by this process's monotonic clock."""
@@ -62,6 +74,8 @@ class Part:
     unconfirmed: bool = False
     wanted: bool = False
     loss: LeaseLost | None = None
+    inbox: Waker | None = None
+    owner: Callable[[], Owner | None] = lambda: None  # a weak reference: a turn nobody has any more ends
 
     @property
     def lane(self) -> str:
@@ -176,9 +190,14 @@ class Ledger:
 
     # ------------------------------------------------------------ the process itself
 
+    @property
+    def outdated(self) -> bool:
+        """Whether Redis knows less of this process than there is."""
+        return self._known != tuple(self.slices)
+
     def must_register(self, lane: str) -> bool:
         """Whether Redis is to be told of this process anew, or asked where the lane stands."""
-        return lane not in self._numbers or self._known != tuple(self.slices)
+        return lane not in self._numbers or self.outdated
 
     def offer(self, hooks: Iterable[Mapping[str, Any]], slices: Iterable[str]) -> None:
         """Replace what this process's hooks are known by; it uses these slices too."""

@@ -1,0 +1,46 @@
+"""`register`: hooks with which this process moves its own device state when an agent asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from slicelock.client.slices import ground_of
+from slicelock.companion import Hook, Offer
+from slicelock.errors import ConfigurationError
+from slicelock.keys import check_name
+from slicelock.settings import Settings
+
+H = TypeVar("H", bound=Hook)
+
+
+def register(hook: H, *, slices: Sequence[str] = (), settings: Settings | None = None) -> H:
+    """Offer a hook to the agents; returns it.
+
+    `slices`: those that it serves; by default all that this process takes turns on. Coroutine methods run on
+    the event loop that is running now, plain ones on a thread of slicelock's.
+
+    Raises ConfigurationError when the object has no `offload` and `reload`. With `slices`, the process is
+    made known at once (StoreError when Redis is not reached), else with its first turn. In the modes `off`
+    and `observe` nothing happens.
+    """
+    missing = [name for name in ("offload", "reload") if not callable(getattr(hook, name, None))]
+    if missing:
+        raise ConfigurationError(
+            f"{type(hook).__name__} cannot be registered: it has no method {' and no '.join(missing)}.",
+            advice="A hook is any object with offload() and reload().",
+        )
+    names = tuple(check_name("slice", name) for name in slices)
+    party = ground_of(settings or Settings.load()).party
+    if party is None:
+        return hook
+    party.offer(Offer(hook, names, _running_loop()))
+    return hook
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

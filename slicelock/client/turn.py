@@ -1,0 +1,330 @@
+"""A turn: a run's time on its slices, as the program sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slicelock.client.observe import Observer
+from slicelock.companion import LoopInbox, Party, ThreadInbox
+from slicelock.errors import LeaseLost, TurnError
+from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
+from slicelock.protocol.refusals import named
+
+log = logging.getLogger("slicelock")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a turn stands on: a party, in mode `observe` an observer, in mode `off` neither."""
+
+    party: Party | None = None
+    observer: Observer | None = None
+
+
+class BaseTurn(ABC):
+    """What turns of both kinds have in common."""
+
+    def __init__(self, ground: Ground, wish: Wish, on_lost: Callable[[Any], None] | None) -> None:
+        self._ground, self._on_lost = ground, on_lost
+        self._part = Part(wish, ground.party.who.run if ground.party else "")
+        self._held = self._away = False
+        self._since = 0.0
+        self._left_with: tuple[str, ...] = ()
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The slices that this turn still has."""
+        return self._part.kept if self._held else ()
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        """Each slice's fencing token: it rises with every grant of the slice."""
+        return self._part.fences
+
+    @property
+    def fence(self) -> int:
+        """The fence of the turn's slice; of several, the highest. 0 when nothing is shared (mode `off`)."""
+        return max(self._part.fences.values(), default=0)
+
+    @property
+    def run(self) -> str:
+        """The run whose turn it is; empty when nothing is shared."""
+        return self._part.run
+
+    @property
+    def id(self) -> str:
+        """The request's id in Redis: run, lane and number."""
+        return self._part.id
+
+    @property
+    def phase(self) -> str:
+        return self._part.wish.phase
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds of waiting before the turn, without the switch."""
+        return self._part.waited_s
+
+    @property
+    def moved(self) -> bool:
+        """Whether device state was moved for this turn."""
+        return self._part.moved
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the turn is asked back: yield at the next safe point."""
+        return self._part.wanted
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether Redis has not been reached for longer than the lease; with agents, the turn goes on."""
+        return self._part.unconfirmed
+
+    def __repr__(self) -> str:
+        state = "held" if self._held else "lost" if self._part.loss else "not held"
+        return f"<{type(self).__name__} {named(self._part)}: {state}>"
+
+    @property
+    def loss(self) -> LeaseLost | None:
+        """Why the turn is over against its holder's will; None as long as it is not."""
+        return self._part.loss
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the turn was given up for a while, to be had again."""
+        return self._away
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to yield: it was yielded, could not be had again, or is a parent's."""
+        party = self._ground.party
+        return not self._held or bool(party and party.foreign)
+
+    # ------------------------------------------------------------ for both kinds
+
+    def check(self) -> None:
+        """Raise LeaseLost when the turn is over against its holder's will, TurnError when it was yielded."""
+        party, part = self._ground.party, self._part
+        if party and party.foreign:
+            raise LeaseLost(f"The turn on {named(part)} belongs to the parent process, not to this child.")
+        if party and part.agentless and part.deadline <= time.monotonic() and not part.loss and self._held:
+            lose(party.ledger, part, "expired", "it could not be renewed in time")
+            self.notice(part)
+        if part.loss:
+            raise part.loss
+        if not self._held:
+            raise TurnError(f"There is no turn on {named(part)} any more: it was yielded.")
+
+    def _own(self, part: Part) -> None:
+        """Be told of the part's loss, and end it should nobody have this turn any more."""
+        party = self._ground.party
+        if party is None:
+            return
+
+        def dropped(_: object) -> None:
+            if not party.foreign:
+                abandon(party.ledger, part)
+                party.companion.wake()
+
+        part.owner = weakref.ref(self, dropped)
+
+    def _next_part(self, timeout: float | None) -> None:
+        """Ask for the same again, for the slices still had: after being away."""
+        if not self._away:
+            raise TurnError(f"The turn on {named(self._part)} has not been left, so there is no way back.")
+        self._away = False
+        wish = replace(self._part.wish, slices=self._left_with, timeout=timeout, wait=True)
+        self._part = Part(wish, self._part.run)
+
+    def _leaving(self, phase: str) -> None:
+        self._left_with = self._part.kept
+        log.debug("away from %s for %s", named(self._part), phase)
+
+    def _begun(self) -> None:
+        self._held, self._since = True, time.monotonic()
+        if self._ground.observer:
+            self._ground.observer.meter.enter(self._since)
+
+    def _stop_meter(self) -> None:
+        if self._ground.observer and self._held:
+            self._ground.observer.meter.leave(self.phase, self._since, time.monotonic())
+
+    def _to_give(self, slices: tuple[str, ...]) -> tuple[str, ...]:
+        """The slices for the yield call, none for the whole turn; TurnError when there is nothing."""
+        if not self._held:
+            raise TurnError(f"There is no turn on {named(self._part)} to yield.")
+        if unknown := set(slices) - set(self._part.kept):
+            raise TurnError(
+                f"This turn has no slice {' '.join(sorted(unknown))}; it has {' '.join(self.slices)}."
+            )
+        if not slices or set(slices) == set(self._part.kept):
+            self._stop_meter()
+            self._held = False
+            return ()
+        return tuple(sorted(slices))
+
+    def notice(self, part: Part) -> None:
+        """The companion says that a part was lost."""
+        if part is not self._part:
+            return
+        self._set_lost()
+        if self._on_lost and self._ground.party:
+            self._call_back(self._ground.party)
+
+    @abstractmethod
+    def _set_lost(self) -> None: ...
+
+    @abstractmethod
+    def _call_back(self, party: Party) -> None: ...
+
+
+class Turn(BaseTurn):
+    """A turn of a `Slice`. `lost` is set as soon as it is known that the turn is over against one's will."""
+
+    def __init__(self, ground: Ground, wish: Wish, on_lost: Callable[[Turn], None] | None = None) -> None:
+        super().__init__(ground, wish, on_lost)
+        self.lost = threading.Event()
+
+    def yield_(self, *slices: str) -> int:
+        """Give the turn up, or only some of its slices; how many requests wait for them.
+
+        Raises LeaseLost when it was over already. When Redis is away, the yield is delivered later.
+        """
+        if self._part.loss:
+            self._held = False
+            raise self._part.loss
+        given = self._to_give(slices)
+        party = self._ground.party
+        if party is None:
+            self._part.given_back += given
+            return 0
+        if party.foreign:
+            return 0
+        if party.evictor and not given:
+            party.evictor.ask(self._part.kept, self._part.lane)
+        try:
+            return party.store.drive(give_back(party.ledger, self._part, given))
+        except LeaseLost:
+            self.lost.set()
+            raise
+
+    def leave(self, phase: str = "away") -> None:
+        """Yield for a while: `come_back` asks for the same slices again. See `slicelock.away`."""
+        self._leaving(phase)
+        self.yield_()
+        self._away = True
+
+    def come_back(self, timeout: float | None = None) -> None:
+        """Take the next turn on the slices that were left; raises as `Slice.acquire`."""
+        self._next_part(timeout)
+        self.acquire()
+
+    def acquire(self) -> None:
+        """Wait until the turn begins. `Slice.acquire` has done it already."""
+        party = self._ground.party
+        if party:
+            party.start()
+            self._own(self._part)
+            self._part.inbox = inbox = ThreadInbox()
+            try:
+                party.store.drive(acquire(party.ledger, self._part), inbox)
+            except BaseException:
+                party.companion.wake()  # there may be a cancel to deliver
+                raise
+        self._begun()
+
+    def _set_lost(self) -> None:
+        self.lost.set()
+
+    def _call_back(self, party: Party) -> None:
+        party.companion.hooks.call(self._run_callback)
+
+    def _run_callback(self) -> None:
+        assert self._on_lost
+        self._on_lost(self)
+
+
+class AsyncTurn(BaseTurn):
+    """A turn of an `AsyncSlice`. `lost` can be awaited."""
+
+    def __init__(
+        self, ground: Ground, wish: Wish, on_lost: Callable[[AsyncTurn], None] | None = None
+    ) -> None:
+        super().__init__(ground, wish, on_lost)
+        self.lost = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def yield_(self, *slices: str) -> int:
+        """Give the turn up, or only some of its slices; how many requests wait for them.
+
+        Raises LeaseLost when it was over already. When Redis is away, or the task is cancelled meanwhile, the
+        yield is delivered later.
+        """
+        if self._part.loss:
+            self._held = False
+            raise self._part.loss
+        given = self._to_give(slices)
+        party = self._ground.party
+        if party is None:
+            self._part.given_back += given
+            return 0
+        if party.foreign:
+            return 0
+        if party.evictor and not given:
+            await asyncio.to_thread(party.evictor.ask, self._part.kept, self._part.lane)
+        try:
+            return await party.async_store().drive(give_back(party.ledger, self._part, given))
+        except LeaseLost:
+            self.lost.set()
+            raise
+
+    async def leave(self, phase: str = "away") -> None:
+        """Yield for a while: `come_back` asks for the same slices again. See `slicelock.away`."""
+        self._leaving(phase)
+        await self.yield_()
+        self._away = True
+
+    async def come_back(self, timeout: float | None = None) -> None:
+        """Take the next turn on the slices that were left; raises as `AsyncSlice.acquire`."""
+        self._next_part(timeout)
+        await self.acquire()
+
+    async def acquire(self) -> None:
+        """Wait until the turn begins. `AsyncSlice.acquire` has done it already."""
+        party = self._ground.party
+        if party:
+            await party.start_async()
+            self._own(self._part)
+            self._part.inbox = inbox = LoopInbox()
+            try:
+                await party.async_store().drive(acquire(party.ledger, self._part), inbox)
+            except BaseException:
+                party.companion.wake()  # there may be a cancel to deliver
+                raise
+        self._begun()
+
+    def _set_lost(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.lost.set)
+        except RuntimeError:  # the loop has ended, and with it whoever could look
+            return
+
+    def _call_back(self, party: Party) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._on_lost, self)  # type: ignore[arg-type]
+        except RuntimeError:
+            return
+
+
+current: ContextVar[Turn | AsyncTurn | None] = ContextVar("slicelock_turn", default=None)

@@ -1,0 +1,159 @@
+"""Runs the hooks that this process offers, on a thread of its own, so that heartbeats go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Protocol, cast
+
+log = logging.getLogger("slicelock")
+
+LOADED, OFFLOADED, UNSURE = "loaded", "offloaded", "unsure"
+
+Command = dict[str, Any]
+Answer = dict[str, Any]
+
+
+class Hook(Protocol):
+    """Any object with these methods, plain or coroutine functions; both may return the bytes they moved."""
+
+    def offload(self) -> object:
+        """Move the device state to host memory and free the device."""
+        ...
+
+    def reload(self) -> object:
+        """Bring back what `offload` moved."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Offer:
+    """A hook, the slices it serves (empty: all of this process's), and the loop for its coroutines."""
+
+    hook: Hook
+    slices: tuple[str, ...]
+    loop: asyncio.AbstractEventLoop | None
+    state: str = LOADED
+
+    def described(self) -> dict[str, Any]:
+        """What agents are told of it."""
+        return {
+            "name": type(self.hook).__name__,
+            "slices": list(self.slices),
+            "self": bool(getattr(self.hook, "moves_itself", False)),
+            "residue": int(getattr(self.hook, "residue_bytes", 0)),
+        }
+
+
+class HookRunner:
+    """Takes commands in order, one at a time; `answered` is called on its thread after each.
+
+    An `offload` of what is offloaded already does nothing, and neither does a `reload` of what nobody has
+    touched. After a failure a `reload` always runs.
+    """
+
+    def __init__(self, answered: Callable[[], None]) -> None:
+        self.offers: list[Offer] = []
+        self.answers: dict[tuple[str, str], Answer] = {}  # until Redis has taken them
+        self._answered = answered
+        self._accepted: set[tuple[str, str]] = set()
+        self._queue: SimpleQueue[Command | Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, command: Command) -> None:
+        """Run a command, unless it is under way or has been answered already."""
+        key = _key(command)
+        if key not in self._accepted and key not in self.answers:
+            self._accepted.add(key)
+            self._put(command)
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run a user's callback on this thread."""
+        self._put(work)
+
+    def taken(self, answers: tuple[Answer, ...]) -> None:
+        """Redis has these answers."""
+        for answer in answers:
+            self.answers.pop(_key(answer), None)
+
+    def stop(self) -> threading.Thread | None:
+        """End after what is under way; the thread to wait for."""
+        if self._thread is not None:
+            self._queue.put(None)
+        return self._thread
+
+    def _put(self, item: Command | Callable[[], None]) -> None:
+        self._queue.put(item)
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="slicelock-hooks", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            try:
+                item() if callable(item) else self._obey(item)
+            except BaseException:
+                log.exception("a callback failed")
+
+    def _obey(self, command: Command) -> None:
+        begun = time.monotonic()
+        moved, reason = self._run_hooks(command["what"], command["slice"])
+        self.answers[_key(command)] = {
+            "n": command["n"],
+            "what": command["what"],
+            "slice": command["slice"],
+            "outcome": "failed" if reason else "done",
+            "reason": reason,
+            "bytes": moved,
+            "seconds": round(time.monotonic() - begun, 6),
+        }
+        self._accepted.discard(_key(command))
+        self._answered()
+
+    def _run_hooks(self, what: str, name: str) -> tuple[int, str]:
+        """Bytes moved, and why it failed, if it did."""
+        offers = [offer for offer in self.offers if not offer.slices or name in offer.slices]
+        moved = 0
+        for offer in offers if what == "offload" else reversed(offers):
+            try:
+                moved += _run_one(offer, what)
+            except BaseException as failure:
+                log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
+                return moved, f"{type(offer.hook).__name__}.{what}: {type(failure).__name__}: {failure}"
+        return moved, ""
+
+
+def _key(command: Command) -> tuple[str, str]:
+    return str(command["n"]), str(command["what"])
+
+
+def _run_one(offer: Offer, what: str) -> int:
+    settled = OFFLOADED if what == "offload" else LOADED
+    if offer.state == settled:
+        return 0
+    offer.state = UNSURE
+    method = getattr(offer.hook, what)
+    if inspect.iscoroutinefunction(method):
+        result = _on_loop(offer, method)
+    else:
+        result = method()
+        if inspect.isawaitable(result):
+            result = _on_loop(offer, lambda: _awaited(cast(Awaitable[Any], result)))
+    offer.state = settled
+    return result if isinstance(result, int) else 0
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+def _on_loop(offer: Offer, method: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    if offer.loop is None or offer.loop.is_closed():
+        raise RuntimeError("the event loop that registered it has ended; register it from a running one")
+    return asyncio.run_coroutine_threadsafe(method(), offer.loop).result()

@@ -1,0 +1,62 @@
+"""When the companion does what. Pure: the clock is an argument, in seconds."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+SETTLING_S = 0.25  # a turn that a new epoch has not confirmed is asked about so often
+HURRY_S = 0.02  # between two heartbeats that a message asks for
+RETRY_S = (0.1, 2.0)  # first and longest pause after a failure
+
+
+@dataclass(slots=True)
+class Retry:
+    """When to try again after failures: soon, then less often, with jitter."""
+
+    longest_s: float = RETRY_S[1]
+    failures: int = 0
+    at: float = -math.inf
+
+    def failed(self, now: float) -> None:
+        pause = min(RETRY_S[0] * 2 ** min(self.failures, 8), self.longest_s)
+        self.failures += 1
+        self.at = now + pause * random.uniform(0.5, 1.0)
+
+    def succeeded(self) -> None:
+        self.failures, self.at = 0, -math.inf
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Heartbeats every `renew_s`, at once when something calls for one; retries of each kind of work."""
+
+    renew_s: float
+    beat_at: float = -math.inf
+    last_beat: float = -math.inf
+    beat: Retry = field(default_factory=Retry)
+    listen: Retry = field(default_factory=Retry)
+    deliver: Retry = field(default_factory=Retry)
+
+    def __post_init__(self) -> None:
+        self.beat.longest_s = min(self.renew_s, RETRY_S[1])
+
+    def beaten(self, now: float, *, soon: bool) -> None:
+        """A heartbeat was answered; `soon`: the answer was not final."""
+        self.beat.succeeded()
+        self.last_beat = now
+        self.beat_at = now + (min(SETTLING_S, self.renew_s) if soon else self.renew_s)
+
+    def missed(self, now: float) -> None:
+        """A heartbeat was not answered."""
+        self.beat.failed(now)
+        self.beat_at = self.beat.at
+
+    def hurry(self, now: float) -> None:
+        """Something calls for a heartbeat now, unless Redis does not answer anyway."""
+        if not self.beat.failures:
+            self.beat_at = min(self.beat_at, max(now, self.last_beat + HURRY_S))
+
+    def beat_due(self, now: float) -> bool:
+        return now >= self.beat_at

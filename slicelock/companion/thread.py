@@ -1,0 +1,236 @@
+"""The companion: one daemon thread per process that keeps its turns alive, whatever the program does.
+
+It renews everything in one call, wakes whoever waits when a message comes, passes hook commands on,
+delivers yields and cancels that Redis has not answered, and tells holders that they have lost. It survives
+every error; only the end of the process or `stop()` ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from slicelock.companion.hook_runner import HookRunner
+from slicelock.companion.schedule import Schedule
+from slicelock.errors import SlicelockError
+from slicelock.keys import Keys
+from slicelock.protocol import Ledger, Part, Waker, absorb, beat, next_deadline, overdue
+from slicelock.settings import Settings
+from slicelock.store import Hint, Store, Subscription
+
+log = logging.getLogger("slicelock")
+
+SHORTEST_CALL_S = 0.05  # a call is given up in time to tell a holder that its lease has ended, but not before
+RESTART_S = 0.2
+STOP_S = 5.0
+
+
+class Companion:
+    """Renews for one ledger; listens for `others` too, which renew for themselves."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, store: Store, *others: Ledger) -> None:
+        self.ledger = ledger
+        self.on_ready: list[Waker] = []  # woken once the messages are subscribed
+        self._ledgers = {each.who.run: each for each in (ledger, *others)}
+        self.hooks = HookRunner(self.hurry)
+        self._store, self._timeout = store, settings.store_timeout
+        keys = Keys(settings.pool)
+        self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
+        self._schedule = Schedule(settings.renew)
+        self._thread: threading.Thread | None = None
+        self._stopped = self._hurried = False
+        self._epoch = 0
+
+    # ------------------------------------------------------------ from other threads
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def listening(self) -> bool:
+        """Whether messages are subscribed, as far as is known."""
+        return self._subscription.is_open
+
+    def ensure_running(self) -> None:
+        """Start the thread, or start it again should it ever have ended."""
+        if not self.alive:
+            self._thread = threading.Thread(target=self._run, name="slicelock-companion", daemon=True)
+            self._thread.start()
+
+    def hurry(self) -> None:
+        """Send a heartbeat now."""
+        self._hurried = True
+        self._subscription.wake()
+
+    def wake(self) -> None:
+        """Look at what there is to do now."""
+        self._subscription.wake()
+
+    def stop(self) -> None:
+        """End the threads and close the connections; hooks that run are waited for, but not for long."""
+        self._stopped = True
+        self._subscription.wake()
+        for thread in (self._thread, self.hooks.stop()):
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(STOP_S)
+        self._subscription.close()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                self._round()
+            except BaseException:
+                log.exception("the companion failed and goes on")
+                time.sleep(RESTART_S)
+
+    def _round(self) -> None:
+        """One round: what is due, then wait for a message or the next thing that is."""
+        self._expire()
+        self._listen_again()
+        if self._stopped:
+            return
+        self._register()
+        self._deliver()
+        self._beat()
+        try:
+            hints = self._subscription.listen(self._until_next())
+        except SlicelockError as failure:
+            log.info("messages stopped: %s", failure)
+            self._schedule.listen.succeeded()  # the first try to listen again is at once
+        else:
+            for hint in hints:
+                self._heed(hint)
+
+    def _until_next(self) -> float:
+        now, schedule = time.monotonic(), self._schedule
+        due = [schedule.beat_at, next_deadline(self.ledger)]
+        if not self._subscription.is_open:
+            due.append(schedule.listen.at)
+        if self.ledger.kept_calls:
+            due.append(schedule.deliver.at)
+        return min(max(min(due) - now, 0.0), 3600.0)
+
+    def _patience(self) -> float:
+        """How long a call may take, so that no deadline passes meanwhile."""
+        left = next_deadline(self.ledger) - time.monotonic()
+        return max(min(self._timeout, left), SHORTEST_CALL_S)
+
+    # ------------------------------------------------------------ the kinds of work
+
+    def _expire(self) -> None:
+        lost, doubtful = overdue(self.ledger, time.monotonic())
+        self._tell(lost)
+        for part in doubtful:
+            log.warning("turn %s is unconfirmed: Redis is away; it goes on", part.id)
+
+    def _listen_again(self) -> None:
+        retry, now = self._schedule.listen, time.monotonic()
+        if self._subscription.is_open or now < retry.at:
+            return
+        try:
+            self._subscription.open(self._patience())
+        except SlicelockError as failure:
+            if not retry.failures:
+                log.info("messages cannot be subscribed: %s", failure)
+            retry.failed(time.monotonic())
+            return
+        retry.succeeded()
+        self._schedule.hurry(now)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        ready, self.on_ready = self.on_ready, []
+        for inbox in ready:
+            inbox.put()
+        for ledger in self._ledgers.values():
+            for part in list(ledger.open_parts.values()):
+                _wake(part)
+
+    def _heed(self, hint: Hint) -> None:
+        part = self._part(hint.what)
+        if part and not part.fences:
+            _wake(part)
+        elif hint.verb not in ("held", "look"):
+            self._schedule.hurry(time.monotonic())
+
+    def _part(self, request: str) -> Part | None:
+        """The open part that a message is about; its flow may have gone on to another number."""
+        run, _, rest = request.partition("/")
+        ledger = self._ledgers.get(run)
+        return ledger.open_parts.get(rest.partition("/")[0]) if ledger else None
+
+    def _register(self) -> None:
+        """Redis has forgotten this process, or its hooks have changed."""
+        if not (self.ledger.registered and self.ledger.outdated) or self._schedule.beat.failures:
+            return
+        try:
+            self.ledger.learn(self._store.run(self.ledger.register_call(), self._patience()))
+        except SlicelockError as failure:
+            self.ledger.forgotten()
+            self._missed(failure)
+
+    def _deliver(self) -> None:
+        retry = self._schedule.deliver
+        if not self.ledger.kept_calls or time.monotonic() < retry.at:
+            return
+        for call in list(self.ledger.kept_calls):
+            try:
+                self._store.run(call, self._patience())
+            except SlicelockError as failure:
+                log.info("a kept %s is not delivered yet: %s", call.script, failure)
+                retry.failed(time.monotonic())
+                return
+            self.ledger.delivered(call)
+        retry.succeeded()
+
+    def _beat(self) -> None:
+        if self._hurried:
+            self._hurried = False
+            self._schedule.hurry(time.monotonic())
+        if not self._schedule.beat_due(sent := time.monotonic()):
+            return
+        sending = beat(self.ledger, list(self.hooks.answers.values()))
+        try:
+            reply = self._store.run(sending.call, self._patience())
+        except SlicelockError as failure:
+            self._missed(failure)
+            return
+        if self._schedule.beat.failures:
+            log.info("Redis answers heartbeats again")
+        news = absorb(self.ledger, sending, reply, sent)
+        self.hooks.taken(sending.answers)
+        self._schedule.beaten(time.monotonic(), soon=news.ask_again)
+        self._note_epoch(news.epoch)
+        self._tell(news.lost)
+        for part in news.look:
+            _wake(part)
+        for command in news.commands:
+            self.hooks.submit(command)
+
+    def _missed(self, failure: SlicelockError) -> None:
+        if not self._schedule.beat.failures:
+            log.warning("a heartbeat was not answered, the next ones follow: %s", failure)
+        self._schedule.missed(time.monotonic())
+
+    def _note_epoch(self, epoch: int) -> None:
+        if self._epoch and epoch != self._epoch:
+            log.warning("Redis was restarted or failed over (epoch %d); turns are confirmed anew", epoch)
+        self._epoch = epoch
+
+    def _tell(self, lost: list[Part]) -> None:
+        for part in lost:
+            log.error("%s", part.loss)
+            owner: Any = part.owner()
+            if owner is not None:
+                owner.notice(part)
+
+
+def _wake(part: Part) -> None:
+    if part.inbox is not None:
+        part.inbox.put()
