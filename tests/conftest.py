@@ -152,15 +152,14 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing_left(
     request: pytest.FixtureRequest, clean_environment: None, _servers_first: None
 ) -> Iterator[None]:
-    """After each test: no thread, child process, connection or shared memory of it is left."""
-    threads, children, memory = leftovers.threads(), leftovers.children(), leftovers.shared_memory()
+    """After each test: no thread, child process or connection of it is left."""
+    threads, children = leftovers.threads(), leftovers.children()
     yield
     left = [f"thread {thread.name}" for thread in leftovers.gone(lambda: leftovers.threads() - threads)]
     left += [
         f"process {leftovers.describe(pid)}"
         for pid in leftovers.gone(lambda: leftovers.children() - children)
     ]
-    left += [f"/dev/shm/{name}" for name in sorted(leftovers.shared_memory() - memory)]
     if "server" in request.fixturenames:
         with connect(request.getfixturevalue("server").url) as checker:
             left += [

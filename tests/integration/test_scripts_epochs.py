@@ -35,13 +35,6 @@ def r2(world: World) -> Member:
     return world.member("r2")
 
 
-def settle(world: World) -> None:
-    """The agents beat until everything they serve has settled."""
-    world.scripts.tick()
-    world.advance(PATIENCE_MS)
-    assert not [one.name for one in world.picture().slices if one.settling and one.nodes]
-
-
 # ---------------------------------------------------------------- settling
 
 
@@ -117,7 +110,7 @@ def test_agents_begin_no_step_while_it_settles(world: World, n1: Agent, r1: Memb
     assert (wanted["state"], int(wanted["settling"])) == ("switching", 1)
     assert not is_wanted(wanted)
     assert n1.report("a", int(wanted["fence"])) == "STALE"
-    settle(world)
+    world.settle()
     assert is_wanted(n1.wanted()["a"])
 
 
@@ -127,7 +120,7 @@ def test_nothing_starts_while_it_settles(world: World, r1: Member, r2: Member, e
     assert reply.outcome == "QUEUED"
     assert "settles" in reply.reason
     ear.heard()
-    settle(world)
+    world.settle()
     assert r1.again().outcome == "SWITCHING"
     assert ("node:n1", "grant a") in ear.heard()
 
@@ -152,7 +145,7 @@ def test_a_restart_with_everything_is_seen_by_nobody_who_waits_or_holds(
     r2.ask("b")
     before = world.dump()
     world.new_epoch()
-    settle(world)
+    world.settle()
     assert r1.beats()["state"] == "held"
     assert r2.again().outcome == "QUEUED"
     same = {
@@ -176,7 +169,7 @@ def test_a_forgotten_turn_is_re_asserted_by_its_renew(
     assert world.slice("a").holder.id == r1.id  # type: ignore[union-attr]
     assert world.slice("a").fence == r1.fences["a"]
     assert r2.ask("a").outcome == "QUEUED"
-    settle(world)
+    world.settle()
     assert r1.again().fences == r1.fences
     assert r1.yield_().outcome == "YIELDED"
     assert r2.again().outcome == "SWITCHING"
@@ -200,7 +193,7 @@ def test_a_forgotten_turn_is_kept_where_the_nodes_agree_on_it(
     backup = world.scripts.backup()
     r1.hold("b")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     view = world.slice("b")
     assert (view.kept, view.state, view.fence) == (r1.id, "free", r1.fences["b"])
     reply = r2.ask("b")
@@ -217,7 +210,7 @@ def test_a_kept_slice_is_given_up(world: World, r1: Member, r2: Member, how: str
     backup = world.scripts.backup()
     r1.hold("a")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     r2.ask("a")
     match how:
         case "yield":
@@ -236,7 +229,7 @@ def test_a_kept_slice_is_kept_for_one_lease(world: World, r1: Member, r2: Member
     backup = world.scripts.backup()
     r1.hold("a")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     r2.ask("a")
     for _ in range(LEASE_MS // 4_000):
         world.advance(4_000)
@@ -253,7 +246,7 @@ def test_another_lane_or_turn_does_not_give_it_up(world: World, r1: Member) -> N
     r1.yield_()
     r1.hold("a")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     side = world.member("r1", lane="side")
     side.ask("b")
     r1.renew(done=1)
@@ -266,7 +259,7 @@ def test_nodes_that_disagree_keep_nothing(world: World, n1: Agent, r1: Member, r
     r1.ask("b")
     n1.serve()
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     assert world.slice("b").kept == ""
     assert world.slice("b").fence == n1.shown["b"].top
     r2.hold("b")
@@ -278,7 +271,7 @@ def test_a_kept_slice_of_two_waits_for_both(world: World, n1: Agent, r1: Member)
     backup = world.scripts.backup()
     r1.hold("a", "b")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     assert world.slice("a").kept == world.slice("b").kept == r1.id
     assert r1.beats()["state"] == "held"
     assert {world.slice(name).state for name in "ab"} == {"held"}
@@ -288,7 +281,7 @@ def test_a_claim_comes_too_late_when_another_has_it(world: World, r1: Member, r2
     backup = world.scripts.backup()
     r1.hold("a")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     part = r1.part()
     r1.yield_()
     r2.hold("a")
@@ -308,7 +301,7 @@ def test_a_stored_turn_gives_way_to_the_later_one_that_renews(world: World, r1: 
     assert r2.beats()["state"] == "held"
     assert world.state("r1/main/1") == "superseded"
     assert r1.beats()["outcome"] == "superseded"
-    settle(world)
+    world.settle()
     assert r2.again().fences == r2.fences
 
 
@@ -318,7 +311,7 @@ def test_a_stored_turn_that_its_nodes_do_not_show_is_superseded(world: World, r1
     r1.yield_()
     r2.hold("a")
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     assert world.state("r1/main/1") == "superseded"
     assert world.slice("a").kept == r2.id
     assert r2.beats()["state"] == "held"
@@ -332,7 +325,7 @@ def test_a_forgotten_yield_is_told_again(world: World, r1: Member, r2: Member) -
     r2.ask("a")
     r1.renew(done=1)
     assert world.state("r1/main/1") == "yielded"
-    settle(world)
+    world.settle()
     assert r2.again().outcome == "SWITCHING"
 
 
@@ -345,7 +338,7 @@ def test_a_forgotten_end_of_a_holder_that_died_is_found_by_its_lease(
     world.agent("n1").exited(r1)
     world.new_epoch(backup)
     r2.ask("a", wait_ms=10 * LEASE_MS)
-    settle(world)
+    world.settle()
     assert r1.state == "held"
     world.advance(LEASE_MS + 4_000)
     assert r2.again().outcome == "SWITCHING"
@@ -357,7 +350,7 @@ def test_a_stored_switch_is_reported_again(world: World, n1: Agent, r1: Member) 
     n1.serve()
     assert r1.again().outcome == "HELD"
     world.new_epoch(backup)
-    settle(world)
+    world.settle()
     assert is_wanted(n1.wanted()["a"])
     n1.serve()
     assert r1.again().fences == r1.fences
@@ -370,7 +363,7 @@ def test_a_stored_switch_whose_holder_was_told_is_re_asserted(world: World, n1: 
     r1.again()
     world.new_epoch(backup)
     assert r1.beats()["state"] in ("held", "switching")
-    settle(world)
+    world.settle()
     n1.serve()
     assert r1.beats()["state"] == "held"
     assert r1.again().fences == r1.fences
@@ -380,7 +373,7 @@ def test_a_half_done_switch_needs_every_ready_again(world: World, n1: Agent, r1:
     r1.ask("b")
     n1.serve()
     world.new_epoch()
-    settle(world)
+    world.settle()
     world.agent("n2").serve()
     assert r1.again().outcome == "SWITCHING"
     n1.serve()
@@ -430,7 +423,7 @@ def test_an_older_turn_cannot_be_re_asserted_over_a_newer(world: World, r1: Memb
     world.new_epoch(backup)
     assert r2.beats()["state"] == "held"
     assert r1.renew(old).parts[0]["state"] == "UNKNOWN"
-    settle(world)
+    world.settle()
     assert r1.renew(old).parts[0]["state"] == "LOST"
     assert r2.beats()["state"] == "held"
 
@@ -463,6 +456,6 @@ def test_no_running_turn_is_lost_in_whatever_order_they_come(
                     world.scripts.advance(PATIENCE_MS + 1)
                 case _:
                     world.agent(what).beat()
-        settle(world)
+        world.settle()
         assert r1.beats()["state"] == "held"
         assert r1.again().fences == r1.fences

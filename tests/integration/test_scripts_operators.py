@@ -108,8 +108,7 @@ def test_what_is_in_use_can_be_neither_changed_nor_forgotten(world: World, how: 
             backup = world.scripts.backup()
             r1.hold("a")
             world.new_epoch(backup)
-            world.scripts.tick()
-            world.advance(2_000)
+            world.settle()
             assert world.slice("a").kept
         case _:
             agent.shown["a"].saved = ["r1"]
@@ -142,6 +141,7 @@ def test_a_slice_of_a_node_that_is_gone_for_good_can_be_forgotten(world: World) 
     world.agent("n1").beat()
     world.agent("n1").alive = False
     world.new_epoch()
+    world.run(wire.Beat("other", "b", "v", 10_000, {"slices": {}}))
     world.scripts.advance(LEASE_MS)
     assert world.slice("a").settling
     assert world.slice("a").blocked

@@ -240,16 +240,32 @@ def test_status_changes_nothing_even_when_things_are_due(world: World, holder: M
 # ---------------------------------------------------------------- a new epoch
 
 
+def notice(world: World) -> None:
+    """Some agent beats, and so the new life of the server is noticed."""
+    world.run(wire.Beat("watcher", "b", "v", 10_000, {"slices": {}}))
+
+
 def test_nothing_is_reaped_in_the_first_lease_of_a_new_epoch(world: World, holder: Member) -> None:
     waiter = world.member("r1")
     waiter.ask("a")
     world.scripts.advance(4_000)
     holder.beats()
     world.new_epoch()
-    world.scripts.advance(LEASE_MS - 4_000)
+    notice(world)
+    world.scripts.advance(LEASE_MS)
     assert (holder.state, waiter.state) == ("held", "queued")
-    world.scripts.advance(8_001)
+    world.scripts.advance(1)
     assert (holder.state, waiter.state) == ("expired", "expired")
+
+
+def test_the_first_lease_counts_from_the_first_that_is_due(world: World, holder: Member) -> None:
+    """Nobody is heard of after a restart: still nothing expires before a lease has passed in the new life."""
+    world.scripts.advance(LEASE_MS)
+    world.new_epoch()
+    world.scripts.advance(LEASE_MS)
+    assert holder.state == "held"
+    world.scripts.advance(LEASE_MS)
+    assert holder.state == "expired"
 
 
 def test_the_first_lease_is_the_longest_that_anyone_asked_for(world: World, holder: Member) -> None:
@@ -271,24 +287,50 @@ def test_a_restart_is_an_event_and_counts_the_epoch(world: World, holder: Member
     assert [event["epoch"] for event in world.events("epoch")] == ["2", "3"]
 
 
-def test_any_script_notices_a_new_epoch(world: World, holder: Member) -> None:
-    for i, command in enumerate(
-        (
-            wire.Revoke("nobody/main/1"),
-            wire.Cancel("x", "x", "main", 1),
-            wire.Yield("x", "main", 1, "0"),
-            wire.Register("x", "x", "p", 0, (), []),
-            wire.Forget("slice", "x"),
-            wire.Declare("a", {}),
-            wire.Beat("n", "b", "v", 10_000, {"slices": {}}),
-            wire.Renew("x", "x", "p", 1, 1, {"parts": []}),
-            holder.acquire_command(),
-        )
-    ):
-        world.new_epoch()
-        world.run(command)
-        assert world.hash(world.keys.meta)["epoch"] == str(i + 2), command.script
-        assert world.slice("a").settling
+@pytest.mark.parametrize("script", ["renew", "beat", "declare", "forget", "acquire"])
+def test_heartbeats_and_answers_notice_a_new_epoch(world: World, holder: Member, script: str) -> None:
+    commands: dict[str, wire.Command] = {
+        "renew": wire.Renew("x", "x", "p", 1, 1, {"parts": []}),
+        "beat": wire.Beat("n", "b", "v", 10_000, {"slices": {}}),
+        "declare": wire.Declare("a", {}),
+        "forget": wire.Forget("slice", "x"),
+        "acquire": holder.acquire_command(),
+    }
+    world.new_epoch()
+    world.run(commands[script])
+    assert world.hash(world.keys.meta)["epoch"] == "2"
+    assert world.slice("a").settling
+    assert world.slice("b").settling
+
+
+@pytest.mark.parametrize("how", ["yield", "part", "cancel", "revoke", "gone", "next turn", "renew"])
+def test_nothing_is_granted_in_a_new_epoch_that_nobody_has_noticed(
+    world: World, holder: Member, how: str
+) -> None:
+    """Whatever frees a slice: the waiter does not start before the slice has settled."""
+    holder.register("a")
+    waiter = world.member("r1")
+    waiter.ask("a")
+    world.new_epoch()
+    match how:
+        case "yield":
+            holder.yield_()
+        case "part":
+            holder.yield_("a")
+        case "cancel":
+            holder.cancel()
+        case "revoke":
+            world.run(wire.Revoke(holder.id))
+        case "gone":
+            holder.register("a", gone=True)
+        case "next turn":
+            holder.ask("b")
+        case _:
+            holder.renew(done=1)
+    assert world.state("r0/main/1") in ("yielded", "cancelled", "revoked", "holder_died")
+    assert waiter.state == "queued"
+    assert waiter.again().outcome == "QUEUED"
+    assert world.slice("a").settling
 
 
 # ---------------------------------------------------------------- many

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -52,8 +51,3 @@ def connections(client: redis.Redis) -> set[int]:
 
 def keys(client: redis.Redis) -> list[str]:
     return sorted(key.decode(errors="replace") for key in client.scan_iter(count=1000))
-
-
-def shared_memory() -> set[str]:
-    """This user's slicelock entries in /dev/shm."""
-    return {entry.name for entry in os.scandir("/dev/shm") if entry.name.startswith("slicelock")}

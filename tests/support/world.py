@@ -50,9 +50,7 @@ class World:
         while ms > 0:
             step = min(ms, 4_000)
             self.scripts.advance(step)
-            for agent in self.agents.values():
-                if agent.alive:
-                    agent.beat()
+            self.beat()
             ms -= step
 
     def new_epoch(self, backup: Backup | None = None) -> None:
@@ -61,6 +59,18 @@ class World:
             self.scripts.restore(backup)
         self.lives += 1
         self.scripts.new_run_id(f"life{self.lives}")
+
+    def settle(self) -> None:
+        """After a new epoch: the agents beat until what they serve has settled."""
+        self.beat()
+        self.advance(2_000)
+        assert not [one.name for one in self.picture().slices if one.settling and one.nodes]
+
+    def beat(self) -> None:
+        """Every agent beats."""
+        for agent in self.agents.values():
+            if agent.alive:
+                agent.beat()
 
     # ------------------------------------------------------------ looking
 

@@ -13,8 +13,8 @@ from slicelock.keys import Keys, check_name, request_id
 from slicelock.scripts import lua_root
 
 KEYS = Keys("my-pool")
-PLAIN = ("meta", "slices", "nodes", "deadlines", "served", "events")
-NAMED = ("slice", "ready", "queue", "node", "run", "procs", "request", "members")
+PLAIN = ("meta", "slices", "nodes", "gathering", "deadlines", "served", "events")
+NAMED = ("slice", "ready", "queue", "node", "run", "procs", "request")
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b_c-d", "A" * 64])
