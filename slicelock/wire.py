@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, cast, get_type_hints
 
 from typing_extensions import TypeVar  # its `default` keeps a bare `Command` usable
@@ -27,18 +28,23 @@ R = TypeVar("R", bound="Reply", default=Any)
 # ---------------------------------------------------------------- encoding
 
 
+_ENCODERS: dict[type, Callable[[Any], str]] = {
+    str: str,
+    bool: lambda value: "1" if value else "0",
+    int: str,
+    tuple: " ".join,
+}
+
+
 def _encode(value: object) -> str:
-    match value:
-        case str():
-            return value
-        case bool():
-            return "1" if value else "0"
-        case int():
-            return str(value)
-        case tuple():
-            return " ".join(cast(Words, value))
-        case _:
-            return json.dumps(value, separators=(",", ":"))
+    encode = _ENCODERS.get(type(value))
+    return encode(value) if encode else json.dumps(value, separators=(",", ":"))
+
+
+@cache
+def _arguments(kind: type[Command]) -> Callable[[Command], tuple[object, ...]]:
+    names = [f.name for f in fields(kind)]
+    return cast(Callable[[Command], tuple[object, ...]], attrgetter(*names))
 
 
 def _text(raw: bytes | str | int) -> str:
@@ -60,8 +66,11 @@ _DECODERS: dict[object, Callable[[str], object]] = {
 
 
 @cache
-def _decoders(kind: type[Reply]) -> dict[str, Callable[[str], object]]:
-    return {name: _DECODERS[hint] for name, hint in get_type_hints(kind).items() if hint in _DECODERS}
+def _decoders(kind: type[Reply]) -> dict[bytes | str | int, tuple[str, Callable[[str], object]]]:
+    """By a field's name as it comes, bytes or text: the name, and what reads its value."""
+    hints = get_type_hints(kind).items()
+    known = {name: (name, _DECODERS[hint]) for name, hint in hints if hint in _DECODERS}
+    return {**known, **{name.encode(): decoder for name, decoder in known.items()}}
 
 
 # ---------------------------------------------------------------- bases
@@ -78,15 +87,17 @@ class Reply:
     @classmethod
     def decode(cls: type[R], raw: Sequence[bytes | str | int]) -> R:
         """Read a reply array; unknown names are ignored, so that an older client understands a newer script."""
-        words = [_text(item) for item in raw]
-        if words[0] == "SCHEMA":
+        outcome = _text(raw[0])
+        if outcome == "SCHEMA":
             raise SchemaMismatch(
-                f"The pool's data has schema {words[2]}, this slicelock has {words[4]}.",
+                f"The pool's data has schema {_text(raw[2])}, this slicelock has {_text(raw[4])}.",
                 advice="Upgrade the older of the two; agents first.",
             )
-        decoders = _decoders(cls)
-        pairs = zip(words[1::2], words[2::2], strict=True)
-        return cls(words[0], **{k: decoders[k](v) for k, v in pairs if k in decoders})  # type: ignore[arg-type]
+        decoders, facts = _decoders(cls), dict[str, Any]()
+        for name, value in zip(raw[1::2], raw[2::2], strict=True):
+            if known := decoders.get(name):
+                facts[known[0]] = known[1](_text(value))
+        return cls(outcome, **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,7 @@ class Command(Generic[R]):
 
     def argv(self) -> list[str]:
         """The script's ARGV."""
-        return [_encode(getattr(self, f.name)) for f in fields(self)]
+        return [_encode(value) for value in _arguments(type(self))(self)]
 
     def decode(self, raw: Sequence[bytes | str | int]) -> R:
         """Read the script's answer to this call."""
@@ -367,4 +378,15 @@ class Status(Command[StatusReply]):
     queue_limit: int = 100
 
 
-COMMANDS: tuple[type[Command], ...] = (Acquire, Renew, Yield, Cancel, Register, Beat, Revoke, Declare, Forget, Status)
+COMMANDS: tuple[type[Command], ...] = (
+    Acquire,
+    Renew,
+    Yield,
+    Cancel,
+    Register,
+    Beat,
+    Revoke,
+    Declare,
+    Forget,
+    Status,
+)
