@@ -363,3 +363,13 @@ def test_a_heartbeat_that_overtakes_its_yield_does_not_bring_the_turn_back(world
     reply: wire.RenewReply = world.run(late)
     assert reply.parts[0]["state"] == "LOST"
     assert world.dump() == before
+
+
+def test_mismatch_whatever_the_members_are_called(world: World) -> None:
+    names = ("alpha", "beta", "gamma")
+    members = [world.member("r1", name, of=3) for name in names]
+    members[0].ask("a")
+    assert members[1].ask("b").outcome == "MISMATCH"
+    assert members[1].again(slices=("a",)).outcome == "GATHERING"
+    reply = members[2].ask("b")
+    assert (reply.outcome, reply.missing) == ("MISMATCH", 1)
