@@ -133,8 +133,7 @@ class BaseTurn(ABC):
             return
 
         def dropped(_: object) -> None:
-            if not party.foreign:
-                abandon(party.ledger, part)
+            if not party.foreign and abandon(party.ledger, part):
                 party.companion.wake()
 
         part.owner = weakref.ref(self, dropped)

@@ -49,15 +49,16 @@ def _told(call: Yield) -> Flow[YieldReply]:
         return (yield Call(call))
 
 
-def abandon(ledger: Ledger, part: Part) -> None:
-    """Nobody can end this part any more, since its turn object is gone: leave that to the companion."""
+def abandon(ledger: Ledger, part: Part) -> bool:
+    """Nobody has the part's turn object any more. Whether there is something for the companion to tell."""
     if ledger.open_parts.get(part.lane) is not part:
-        return
+        return False
     if part.fences:
         log.warning("the turn on %s was dropped without a yield; it is yielded now", named(part))
         ledger.keep(ledger.give_back(part))
     else:
         ledger.give_up(part, "the acquire was abandoned")
+    return True
 
 
 def farewell(ledger: Ledger) -> Flow[None]:
