@@ -1,0 +1,165 @@
+"""What agents learn of runs and processes, and hook commands with their answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripts import START_MS
+from tests.support.world import Agent, Ear, World
+
+
+@pytest.fixture(autouse=True)
+def slices(world: World) -> None:
+    """`a` on n1, `b` on n1 and n2, `c` on n2, all settled."""
+    world.declare("a", "n1")
+    world.declare("b", "n1", "n2")
+    world.declare("c", "n2")
+    world.serve()
+
+
+@pytest.fixture
+def n1(world: World) -> Agent:
+    return world.agent("n1")
+
+
+@pytest.fixture
+def n2(world: World) -> Agent:
+    return world.agent("n2")
+
+
+# ---------------------------------------------------------------- agents and runs
+
+
+def test_agents_get_the_processes_of_runs_they_have_to_know(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.hooks = ({"name": "torch"},)
+    r1.register("a", "b")
+    assert n1.beat().runs == {}
+    r1.ask("a")
+    world.scripts.advance(1_500)
+    told = n1.beat().runs["r1"]
+    assert told["job"] == "job-r1"
+    facts = told["processes"][r1.process]
+    assert (int(facts["uid"]), list(facts["slices"])) == (1000, ["a", "b"])
+    assert list(facts["hooks"]) == [{"name": "torch"}]
+    assert int(facts["heard_ms"]) == 1_500
+    n1.known = {"r1": told["rev"]}
+    assert n1.beat().runs == {}
+    r1.generation = 1
+    r1.register("a")
+    assert len(n1.beat().runs["r1"]["processes"]) == 2
+
+
+def test_agents_get_the_news_of_runs_that_hold_nothing(world: World, n1: Agent) -> None:
+    """A saved run's process may exit: the agent that keeps its state must learn of new and gone processes."""
+    r1 = world.member("r1")
+    r1.register("a")
+    r1.hold("a")
+    n1.known = {"r1": n1.beat().runs["r1"]["rev"]}
+    r1.yield_()
+    assert n1.beat().runs == {}
+    r1.register("a", gone=True)
+    assert n1.beat().runs["r1"]["processes"] in ({}, [])
+
+
+def test_a_beat_says_which_of_its_slices_are_not_declared(world: World, n1: Agent) -> None:
+    from tests.support.world import Shown
+
+    n1.shown["new"] = Shown()
+    assert not int(n1.wanted()["new"]["known"])
+    assert int(n1.wanted()["a"]["known"])
+
+
+def test_wanted_carries_the_slices_settings(world: World) -> None:
+    world.declare("d", "n1", fallback=["hooks", "kill"])
+    settings = world.agent("n1").wanted()["d"]["settings"]
+    assert settings == {"fallback": ["hooks", "kill"]}
+
+
+N = START_MS * 1024 + 5  # commands are numbered by fence: more digits than Lua prints by itself
+
+
+def command(run: str, process: str, n: int = N, what: str = "offload") -> dict[str, object]:
+    return {"run": run, "process": process, "n": n, "what": what, "slice": "a"}
+
+
+def answer(n: int = N, what: str = "offload", outcome: str = "done") -> dict[str, object]:
+    return {"n": n, "what": what, "outcome": outcome, "reason": "", "bytes": 1 << 40, "seconds": 0.5}
+
+
+def test_hook_commands_go_to_the_process_and_answers_come_back(world: World, n1: Agent, ear: Ear) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    ear.heard()
+    n1.beat(commands=[command("r1", r1.process)])
+    assert ("run:r1", "command") in ear.heard()
+    for _ in range(2):
+        [got] = r1.renew(done=0).commands
+        assert (int(got["n"]), got["what"], got["slice"]) == (N, "offload", "a")
+    assert r1.renew(done=0, answers=[answer()]).commands in ([], ())
+    assert ("node:n1", "command r1") in ear.heard()
+    n1.known = {"r1": 0}
+    seen = n1.beat().runs["r1"]["processes"][r1.process]["answer"]
+    assert (int(seen["n"]), seen["what"], seen["outcome"]) == (N, "offload", "done")
+    assert (int(seen["bytes"]), float(seen["seconds"])) == (1 << 40, 0.5)
+
+
+def test_an_agent_sees_which_command_is_pending(world: World, n1: Agent) -> None:
+    """Its successor after a restart goes on from there."""
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    n1.known = {"r1": 0}
+    seen = n1.beat().runs["r1"]["processes"][r1.process]["command"]
+    assert (int(seen["n"]), seen["what"], seen["slice"]) == (N, "offload", "a")
+
+
+def test_a_repeated_command_is_not_new_and_a_repeated_answer_neither(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    assert world.dump() == before
+    assert r1.renew(done=0).commands in ([], ())
+
+
+def test_the_next_command_replaces_the_answer(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    r1.renew(done=0, answers=[answer()])
+    n1.beat(commands=[command("r1", r1.process, N + 1, "reload")])
+    [got] = r1.renew(done=0, answers=[answer()]).commands
+    assert (int(got["n"]), got["what"]) == (N + 1, "reload")
+
+
+def test_an_answer_to_another_command_is_not_taken(world: World, n1: Agent) -> None:
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    before = world.dump()
+    r1.renew(done=0, answers=[answer(N + 1), answer(N - 1), answer(what="reload")])
+    assert world.dump() == before
+
+
+def test_commands_of_the_past_change_nothing(world: World, n1: Agent) -> None:
+    """A late beat of an agent that hung must not put an old command into the place of the present one."""
+    r1 = world.member("r1")
+    r1.register("a")
+    n1.beat(commands=[command("r1", r1.process)])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process, N - 1, "reload")])
+    assert world.dump() == before
+    r1.renew(done=0, answers=[answer()])
+    before = world.dump()
+    n1.beat(commands=[command("r1", r1.process, N - 1, "reload")])
+    assert world.dump() == before
+
+
+def test_a_command_to_nobody_leaves_nothing(world: World, n1: Agent) -> None:
+    before = world.dump()
+    n1.beat(commands=[command("ghost", "p")])
+    assert world.dump() == before
