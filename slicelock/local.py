@@ -24,16 +24,17 @@ class LocalAgent:
     """One agent process, as a context manager: ready when the block begins, gone when it ends.
 
     `slices` maps names to devices (`{"trainers": "sim:0"}`); `env` has the agent's SLICELOCK_* variables
-    beside those of this process. What the agent logs is kept for `log()`, or goes to standard error with
-    `loud`.
+    beside those of this process. What the agent logs is kept in a temporary file: `log()` is all of it,
+    `news()` what came since the last call.
 
     Raises AgentError with the agent's last words when it does not get ready. The kernel ends the agent with
     the *thread* that started it.
     """
 
-    def __init__(self, slices: Mapping[str, str], env: Mapping[str, str], *, loud: bool = False) -> None:
-        self.slices, self.env, self.loud = dict(slices), dict(env), loud
+    def __init__(self, slices: Mapping[str, str], env: Mapping[str, str]) -> None:
+        self.slices, self.env = dict(slices), dict(env)
         self._process: subprocess.Popen[bytes] | None = None
+        self._told = 0
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
 
     @property
@@ -44,9 +45,15 @@ class LocalAgent:
         return self._process
 
     def log(self) -> str:
-        """What the agent has logged so far; empty with `loud`."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        """What the agent has logged so far."""
+        return self._logged_since(0).decode(errors="replace")
+
+    def news(self) -> str:
+        """The whole lines that the agent has logged since the last call."""
+        news = self._logged_since(self._told)
+        whole = news[: news.rfind(b"\n") + 1]
+        self._told += len(whole)
+        return whole.decode(errors="replace")
 
     def start(self) -> Self:
         """Start the agent and wait until it is ready."""
@@ -56,14 +63,15 @@ class LocalAgent:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             bufsize=0,  # a selector does not see what a buffer has read ahead
-            stderr=None if self.loud else self._log,
+            stderr=self._log,
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
             start_new_session=True,  # Ctrl-C in a terminal is for the program alone
         )
         if not self._becomes_ready(self._process.stdout):
             said = self.log().strip().splitlines()
             self.stop()
-            raise AgentError(f"The agent did not start: {said[-1] if said else 'it said nothing'}")
+            why = said[-1].removeprefix("slicelock-agent: error: ") if said else "it said nothing"
+            raise AgentError(f"The agent did not start: {why}")
         return self
 
     def stop(self) -> None:
@@ -98,6 +106,10 @@ class LocalAgent:
 
     def _options(self) -> list[str]:
         return [word for name, devices in self.slices.items() for word in ("--slice", f"{name}={devices}")]
+
+    def _logged_since(self, offset: int) -> bytes:
+        # The agent writes at the file's one position, which must not be moved.
+        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size - offset, offset)
 
     def _becomes_ready(self, output: IO[bytes] | None) -> bool:
         assert output is not None

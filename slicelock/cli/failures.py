@@ -40,7 +40,6 @@ _RULES: tuple[tuple[type[BaseException], ExitCode, str], ...] = (
     (errors.UnknownSlice, ExitCode.NOT_GRANTED, "`slicelock slice list` shows the slices that there are."),
     (errors.NotGranted, ExitCode.NOT_GRANTED, "`slicelock status` shows who holds and who waits."),
     (errors.LeaseLost, ExitCode.TURN_LOST, "`slicelock status` shows who has the slice now."),
-    (errors.AgentError, ExitCode.OTHER, "The agent's log tells more."),
     (errors.SlicelockError, ExitCode.OTHER, ""),
 )
 

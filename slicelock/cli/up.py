@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -76,7 +77,7 @@ def up(
     with stopping() as stopped, ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(port=port))
         env = environment(server.url, check_name("pool", pool or "default"), stack, wanted)
-        agent = stack.enter_context(LocalAgent(wanted, env, loud=True))
+        agent = stack.enter_context(LocalAgent(wanted, env))
         for name in EXPORTED:
             if name in env:
                 print(f"export {name}={shlex.quote(env[name])}", flush=True)
@@ -86,6 +87,7 @@ def up(
         while not stopped():
             if not server.running or agent.process.poll() is not None:
                 raise AgentError(f"The {'agent' if server.running else 'server'} has ended by itself.")
+            print(agent.news(), end="", file=sys.stderr, flush=True)
             time.sleep(LOOK_S)
 
 

@@ -1,0 +1,125 @@
+"""`slicelock up`: everything for one machine, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slicelock.cli import up
+from tests.cli.conftest import Call
+from tests.cli.programs import alive, below, program
+from tests.support.wait import wait_until
+
+
+def exports(process: subprocess.Popen[str], count: int = 4) -> dict[str, str]:
+    """The variables that `up` prints."""
+    assert process.stdout is not None
+    pairs = [shlex.split(process.stdout.readline())[1].partition("=") for _ in range(count)]
+    return {name: value for name, _, value in pairs}
+
+
+def left_in_memory() -> set[Path]:
+    return set(Path("/dev/shm").glob("slicelock-up-*"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Temporary folders are made in a place of the test's own, which is empty at the end."""
+    before = left_in_memory()
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place:  # short: it holds a unix socket
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
+        assert not list(Path(place).iterdir())
+    assert left_in_memory() <= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_runs_until_it_is_told_to_stop(
+    number: signal.Signals, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with program("up") as process:
+        for name, value in exports(process).items():
+            monkeypatch.setenv(name, value)
+        seen = json.loads(call("status", "--json").out)
+        assert [(one["name"], list(one["nodes"].values())) for one in seen["slices"]] == [
+            ("accelerator", [["sim:0"]])
+        ]
+        children = below(process.pid)
+        assert len(children) == 2
+        process.send_signal(number)
+        assert process.wait(30) == 0
+    assert not [pid for pid in children if alive(pid)]
+
+
+def test_several_slices_and_a_port(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    with program(
+        "up", "--slice", "a=sim:0,sim:1", "--slice", "b=sim:2", "--port", "0", "--pool", "p"
+    ) as process:
+        env = exports(process)
+        assert env["SLICELOCK_REDIS_URL"].startswith("redis://127.0.0.1:")
+        assert (env["SLICELOCK_POOL"], env["SLICELOCK_SIM_DEVICE"]) == ("p", "sim:0")
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        seen = json.loads(call("slice", "list", "--json").out)["slices"]
+        assert [list(one["nodes"].values()) for one in seen] == [[["sim:0", "sim:1"]], [["sim:2"]]]
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_the_doctor_is_content_with_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    with program("up") as process:
+        for name, value in exports(process).items():
+            monkeypatch.setenv(name, value)
+        ended = call("doctor")
+        assert ended.code == 0, ended.out
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_killed_it_takes_its_children_along_and_the_next_one_sweeps(nothing_in_folders: Path) -> None:
+    with program("up") as process:
+        exports(process)
+        children = below(process.pid)
+        process.kill()
+        process.wait()
+    wait_until(lambda: not [pid for pid in children if alive(pid)], what="server and agent to be gone")
+    for place in (nothing_in_folders, Path("/dev/shm")):
+        up.sweep(place)
+    (server,) = nothing_in_folders.iterdir()
+    shutil.rmtree(server)
+
+
+def test_it_ends_when_its_agent_does(call: Call) -> None:
+    with program("up") as process:
+        exports(process)
+        agent = next(
+            pid
+            for pid in below(process.pid)
+            if b"slicelock_agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        subprocess.run(["kill", "-9", str(agent)], check=True)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.strip().splitlines()[-1] == "slicelock: The agent has ended by itself."
+
+
+def test_a_device_that_nothing_can_move_is_one_clear_line() -> None:
+    with program("up", "--slice", "trainers=nonesuch:0") as process:
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1 and "trainers" in err and "nonesuch:0" in err
+
+
+def test_a_folder_that_cannot_be_made(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(up, "SHARED_MEMORY", Path("/proc/nonesuch"))
+    ended = call("up")
+    assert ended.code == 3
+    assert "/proc/nonesuch" in ended.complaint
