@@ -1,7 +1,7 @@
 local function refuse_join(id, r, member)
   if r.state == 'ended' then return rules.answer(id) end
   if r.slices ~= ARGV[7] or r.members ~= ARGV[6] then
-    local missing = r.state == 'gathering' and num(r.members - r.joined) or '0'
+    local missing = r.state == 'gathering' and num(r.members - #words(r.joined)) or '0'
     return { 'MISMATCH', 'missing', missing,
              'reason', 'another member asked for ' .. r.slices .. ' with ' .. r.members .. ' member(s)' }
   end

@@ -1,11 +1,8 @@
--- The stored turn is over unless the nodes show it or it was re-asserted; a partly yielded one loses this slice only.
-local function overtaken(s, id)
+-- A stored turn that another has overtaken on a slice loses that slice; without the last one it is over. If its holder had
+-- not given the slice back, its own renew finds out.
+function rules.overtake(s, id, reason)
   local r = record('request', id)
-  for _, member in ipairs(words(r.joined)) do
-    if rules.has_yielded(r, member, s) and not rules.has_yielded(r, member) and #rules.live(r) > 1 then
-      write('request', id, { gone = with(r.gone, s) })
-      return rules.release(s, id, true)
-    end
-  end
-  rules.finish(id, 'superseded', 'the nodes of ' .. s .. ' show another turn')
+  if r.state ~= 'held' or #rules.live(r) < 2 then return rules.finish(id, 'superseded', reason) end
+  write('request', id, { gone = with(r.gone, s) })
+  rules.release(s, id, true)
 end

@@ -2,7 +2,7 @@
 local function clear_the_way(id, run, part, missing)
   for _, s in ipairs(missing) do
     local other = record('slice', s).request
-    if other and other ~= id then rules.finish(other, 'superseded', 'a turn that Redis had lost was re-asserted') end
+    if other and other ~= id then rules.overtake(s, other, 'a turn that Redis had lost was re-asserted') end
   end
   for _, s in ipairs(part.slices) do redis.call('ZREM', key('queue', s), id) end
   redis.call('SREM', key('gathering'), id)

@@ -8,7 +8,10 @@ function rules.settle(s)
   local unused = #list > 0 and top == 0            -- no node has ever admitted a run here
   if pool < tonumber(S.settling) and not unused then return end
   local id, state, grown = S.request, S.state, top > (tonumber(S.fence) or 0)
-  if id and #list > 0 and (grown or (state == 'held' and not shown)) then overtaken(s, id); id = nil end
+  if id and #list > 0 and (grown or (state == 'held' and not shown)) then
+    rules.overtake(s, id, 'the nodes of ' .. s .. ' show another turn')
+    id = nil
+  end
   local changes = { settling = false, fence = num(top) }
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   write('slice', s, changes)
