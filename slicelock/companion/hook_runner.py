@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 log = logging.getLogger("slicelock")
 
@@ -20,6 +20,7 @@ Command = dict[str, Any]
 Answer = dict[str, Any]
 
 
+@runtime_checkable
 class Hook(Protocol):
     """Any object with these methods, plain or coroutine functions; both may return the bytes they moved."""
 

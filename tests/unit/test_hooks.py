@@ -1,0 +1,198 @@
+"""Hooks: how commands are run, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from slicelock.companion import Offer
+from slicelock.companion.hook_runner import HookRunner
+from slicelock.errors import ConfigurationError
+from slicelock.hooks import Hook, SelfOffload
+from tests.support.wait import wait_until
+
+
+class Recorder:
+    """A hook that writes down what happens to it."""
+
+    def __init__(self, name: str = "", log: list[str] | None = None, fails: set[str] | None = None) -> None:
+        self.name, self.log, self.fails = name, [] if log is None else log, fails or set()
+
+    def offload(self) -> int:
+        return self._do("offload")
+
+    def reload(self) -> int:
+        return self._do("reload")
+
+    def _do(self, what: str) -> int:
+        self.log.append(f"{self.name}{what}")
+        if what in self.fails:
+            raise RuntimeError(f"cannot {what}")
+        return 100
+
+
+def command(n: int, what: str, name: str = "a") -> dict[str, Any]:
+    return {"n": str(n), "what": what, "slice": name}
+
+
+@pytest.fixture
+def runner() -> Iterator[HookRunner]:
+    made = HookRunner(lambda: None)
+    yield made
+    if thread := made.stop():
+        thread.join()
+
+
+def run(runner: HookRunner, n: int, what: str, name: str = "a") -> dict[str, Any]:
+    """Run one command; its answer, which Redis then has."""
+    runner.submit(command(n, what, name))
+    answer = wait_until(lambda: runner.answers.get((str(n), what)))
+    runner.taken((answer,))
+    return answer
+
+
+def test_an_answer_names_its_command_and_what_was_moved(runner: HookRunner) -> None:
+    runner.offers = [Offer(Recorder(), (), None), Offer(Recorder(), (), None)]
+    answer = run(runner, 5, "offload")
+    assert answer.pop("seconds") >= 0
+    assert answer == {
+        "n": "5",
+        "what": "offload",
+        "slice": "a",
+        "outcome": "done",
+        "reason": "",
+        "bytes": 200,
+    }
+
+
+def test_hooks_reload_in_the_opposite_order(runner: HookRunner) -> None:
+    log: list[str] = []
+    runner.offers = [Offer(Recorder(name, log), (), None) for name in ("x.", "y.")]
+    run(runner, 1, "offload")
+    run(runner, 2, "reload")
+    assert log == ["x.offload", "y.offload", "y.reload", "x.reload"]
+
+
+def test_only_hooks_of_the_slice_are_called(runner: HookRunner) -> None:
+    mine, other = Recorder(), Recorder()
+    runner.offers = [Offer(mine, ("a",), None), Offer(other, ("b",), None)]
+    run(runner, 1, "offload", "a")
+    assert (mine.log, other.log) == (["offload"], [])
+
+
+def test_what_is_done_already_is_not_done_again(runner: HookRunner) -> None:
+    hook = Recorder()
+    runner.offers = [Offer(hook, (), None)]
+    run(runner, 1, "reload")
+    run(runner, 2, "offload")
+    run(runner, 3, "offload")
+    assert hook.log == ["offload"]
+
+
+def test_a_command_under_way_or_answered_is_not_repeated() -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(Recorder):
+        def offload(self) -> int:
+            entered.set()
+            go.wait()
+            return super().offload()
+
+    answered = threading.Semaphore(0)
+    runner, hook = HookRunner(answered.release), Slow()
+    runner.offers = [Offer(hook, (), None)]
+    runner.submit(command(1, "offload"))
+    entered.wait()
+    runner.submit(command(1, "offload"))
+    go.set()
+    answered.acquire()
+    runner.submit(command(1, "offload"))  # Redis has not taken the answer yet
+    thread = runner.stop()
+    assert thread
+    thread.join()
+    assert hook.log == ["offload"]
+
+
+def test_a_failure_is_answered_and_reload_runs_afterwards(
+    runner: HookRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = Recorder(fails={"offload"})
+    runner.offers = [Offer(hook, (), None)]
+    answer = run(runner, 1, "offload")
+    assert answer["outcome"] == "failed"
+    assert answer["reason"] == "Recorder.offload: RuntimeError: cannot offload"
+    assert run(runner, 2, "reload")["outcome"] == "done"
+    assert hook.log == ["offload", "reload"]
+
+
+def test_a_failed_reload_is_tried_again(runner: HookRunner, caplog: pytest.LogCaptureFixture) -> None:
+    hook = Recorder(fails={"reload"})
+    runner.offers = [Offer(hook, (), None)]
+    run(runner, 1, "offload")
+    assert run(runner, 2, "reload")["outcome"] == "failed"
+    hook.fails.clear()
+    assert run(runner, 3, "reload")["outcome"] == "done"
+
+
+def test_callbacks_that_fail_do_not_end_the_thread(
+    runner: HookRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    runner.offers = [Offer(Recorder(), (), None)]
+    runner.call(fail)
+    assert run(runner, 1, "offload")["outcome"] == "done"
+    assert "a callback failed" in caplog.text
+
+
+class Coroutines:
+    """A hook with coroutine methods, which must run on the loop that registered it."""
+
+    def __init__(self) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    async def offload(self) -> int:
+        self.loops.append(asyncio.get_running_loop())
+        return 7
+
+    async def reload(self) -> None:
+        self.loops.append(asyncio.get_running_loop())
+
+
+async def test_coroutines_run_on_the_loop_that_registered_them(runner: HookRunner) -> None:
+    hook, loop = Coroutines(), asyncio.get_running_loop()
+    runner.offers = [Offer(hook, (), loop)]
+    assert (await asyncio.to_thread(run, runner, 1, "offload"))["bytes"] == 7
+    await asyncio.to_thread(run, runner, 2, "reload")
+    assert hook.loops == [loop, loop]
+
+
+def test_coroutines_without_their_loop_are_a_failure(
+    runner: HookRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner.offers = [Offer(Coroutines(), (), None)]
+    assert "event loop" in run(runner, 1, "offload")["reason"]
+
+
+def test_self_offload_tells_agents_what_stays() -> None:
+    hook = SelfOffload(residue_gib=2)
+    assert isinstance(hook, Hook)
+    assert Offer(hook, ("a",), None).described() == {
+        **{"name": "SelfOffload", "slices": ["a"], "self": True, "residue": 2 * 1024**3},
+    }
+
+
+def test_a_negative_residue_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="-1 GiB"):
+        SelfOffload(residue_gib=-1)
+
+
+def test_any_object_with_the_two_methods_is_a_hook() -> None:
+    assert Offer(Recorder(), (), None).described() == {
+        **{"name": "Recorder", "slices": [], "self": False, "residue": 0},
+    }
