@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
 import threading
 import time
 import weakref
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 from slicelock.companion.evictor import Evictor
@@ -44,9 +46,7 @@ class Party:
         self._ledgers = (self.ledger, *((self.evictor.ledger,) if self.evictor else ()))
         self.companion = Companion(settings, self.ledger, self.store, *self._ledgers[1:])
         self.foreign = self.closed = self._started = False
-        self._async_stores: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncStore] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._async_stores: dict[asyncio.AbstractEventLoop, AsyncStore] = {}
         self._starting = threading.Lock()
 
     # ------------------------------------------------------------ starting
@@ -88,6 +88,8 @@ class Party:
         """The store for the running event loop."""
         loop = asyncio.get_running_loop()
         if (store := self._async_stores.get(loop)) is None:
+            for ended in [other for other in self._async_stores if other.is_closed()]:
+                del self._async_stores[ended]
             store = AsyncStore(self.settings, name=self.who.job, overlay=self._overlay)
             self._async_stores[loop] = store
         return store
@@ -131,6 +133,8 @@ class Party:
             self._say_farewell(ledger, until)
         self.companion.stop()
         self.store.close()
+        for loop, store in self._async_stores.items():
+            _close_in(loop, store, until)
 
     def _say_farewell(self, ledger: Ledger, until: float) -> None:
         flow = farewell(ledger)
@@ -140,6 +144,23 @@ class Party:
                 self.store.run(step.command, max(until - time.monotonic(), 0.05))
         except SlicelockError as failure:
             log.warning("the process ends without Redis: %s", failure)
+
+
+def _close_in(loop: asyncio.AbstractEventLoop, store: AsyncStore, until: float) -> None:
+    """Close a loop's store from any thread, also from that loop's own; a loop that ended has done it."""
+    if not loop.is_running():
+        return
+    closing = asyncio.run_coroutine_threadsafe(store.aclose(), loop)
+    if loop is not _loop_of_this_thread():
+        with contextlib.suppress(TimeoutError, CancelledError):
+            closing.result(max(until - time.monotonic(), 0.0))
+
+
+def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 _parties: weakref.WeakSet[Party] = weakref.WeakSet()

@@ -119,7 +119,7 @@ class Subscription:
 
     def wake(self) -> None:
         """Let `listen` return now; safe from any thread and signal handler."""
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
             os.eventfd_write(self._wake, 1)
 
     def drop(self) -> None:

@@ -1,0 +1,53 @@
+"""The client on a real server: the same tests for threads and for an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from slicelock.companion import close_all
+from slicelock.embedded import EmbeddedServer
+from tests.support.proxy import Proxy
+from tests.support.sides import SIDES, Side
+
+
+@pytest.fixture(params=sorted(SIDES))
+def kind(request: pytest.FixtureRequest) -> type[Side]:
+    """Which side of the client."""
+    return SIDES[request.param]
+
+
+@pytest.fixture
+def side(kind: type[Side], server: EmbeddedServer, pool: str) -> Iterator[Side]:
+    """Clients of a pool with the slices a and b, which have no agents."""
+    made = kind(server.url, pool)
+    made.declare("a", "b")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxy(server: EmbeddedServer) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    with Proxy(server.url) as between:
+        yield between
+
+
+@pytest.fixture
+def faulty(kind: type[Side], server: EmbeddedServer, proxy: Proxy, pool: str) -> Iterator[Side]:
+    """As `side`, with the proxy between the clients and the server; what looks on goes past it."""
+    made = kind(server.url, pool)
+    made.declare("a", "b")
+    made.url = proxy.url
+    yield made
+    proxy.clear()
+    proxy.accept()
+    made.close()
+
+
+@pytest.fixture
+def parties() -> Iterator[None]:
+    """Parties that a test makes by the environment are closed."""
+    yield
+    close_all()
