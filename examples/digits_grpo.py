@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,8 @@ class Policy:
         ratio = np.exp(np.take_along_axis(logp, answers, axis=1) - old_logp)
         clipped = np.where(advantage > 0, ratio > 1 + CLIP, ratio < 1 - CLIP)
         pull = np.where(clipped, 0, ratio * advantage) / np.float32(answers.size)
-        pulls: Floats = (pull[:, :, None] * (answers[:, :, None] == np.arange(logp.shape[1]))).sum(axis=1)
+        chosen = np.eye(logp.shape[1], dtype=np.float32)[answers]
+        pulls = np.einsum("ig,igd->id", pull, chosen)
         self.adam(self.gradient(inputs, np.exp(logp) * pull.sum(axis=1, keepdims=True) - pulls))
 
     def gradient(self, inputs: list[Floats], slope: Floats) -> Floats:
@@ -168,7 +169,7 @@ def digits() -> tuple[Floats, Whole, Floats, Whole]:
     """1,500 images of handwritten digits with their labels to learn from, and 297 to test with."""
     from sklearn.datasets import load_digits
 
-    data: Any = load_digits()
+    data = cast(Any, load_digits())
     order = np.random.default_rng(0).permutation(len(data.data))
     images: Floats = (data.data[order] / 16).astype(np.float32)
     labels: Whole = data.target[order].astype(np.int64)

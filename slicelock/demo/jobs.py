@@ -49,7 +49,7 @@ class JobFacts:
     start_ns: int = 0
     end_ns: int = 0
     waits: list[int] = field(default_factory=list[int])
-    busy: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    spent: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     killed_ns: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -60,8 +60,7 @@ class JobFacts:
             self.start_ns = self.start_ns or at
         if kind == "end":
             self.end_ns, self.digest = at, event["digest"]
-        if self.doing in ("generate", "train"):
-            self.busy.setdefault(self.doing, []).append(at - self.doing_ns)
+        self.spent.setdefault(self.doing, []).append(at - self.doing_ns)
         self.doing, self.doing_ns = kind, at
         self.step, self.steps = event.get("step", self.step), event.get("steps", self.steps)
         self.accuracy = event.get("accuracy", self.accuracy)

@@ -23,7 +23,7 @@ from slicelock.sim.record import RecordReader
 SLICE, DEVICE, POOL = "demo", "0", "demo"
 CAPACITY = 4 << 20  # one job's weights and optimizer state take 3.6 MB: two jobs do not fit
 NEEDS = ("numpy", "sklearn", "slicelock_agent")
-BUSY_SHARE = 0.40  # of a job's time alone; the rest of each step it waits for its grader
+BUSY_SHARE = 0.42  # of a job's time alone; the rest of each step it waits for its grader
 SHARED_MEMORY = Path("/dev/shm")
 TIME_S = 34  # for all runs together, without starting and ending them
 LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "OMPI_", "PMI")
@@ -114,9 +114,9 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in kept.items() if name not in ("RANK", "WORLD_SIZE")}
 
 
-def work_for(busy_s: float, jobs: int) -> Workload:
-    """As many steps as the demo has time for, each with the grader's time that makes a job alone busy by its
-    share."""
-    grade_s = busy_s * (1 / BUSY_SHARE - 1)
+def work_for(busy_s: float, asking_s: float, jobs: int) -> Workload:
+    """As many steps as there is time for, each with the grader's time that makes a job alone busy by its share:
+    what remains of a step after `busy_s` on the accelerator and `asking_s` of talking to the grader."""
+    step_s = busy_s / BUSY_SHARE
     alone_s = TIME_S / (jobs + 2 * max(1, jobs * BUSY_SHARE))  # each job alone, then all together twice
-    return Workload(min(24, max(12, round(alone_s / (busy_s + grade_s)))), busy_s, grade_s)
+    return Workload(min(24, max(12, round(alone_s / step_s))), busy_s, max(0.0, step_s - busy_s - asking_s))

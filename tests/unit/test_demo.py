@@ -80,7 +80,7 @@ def test_a_jobs_events_say_what_it_does() -> None:
     for event in events:
         facts.take(event)
     assert (facts.start_ns, facts.end_ns, facts.waits) == (5, 40, [5, 20])
-    assert facts.busy == {"generate": [3], "train": [8]}
+    assert (facts.spent["generate"], facts.spent["reward"], facts.spent["train"]) == ([3], [10], [8])
     assert (facts.doing, facts.step, facts.steps, facts.accuracy, facts.digest) == ("end", 1, 9, 0.6, "d")
 
 
@@ -145,9 +145,9 @@ def test_the_report_in_words() -> None:
 @pytest.mark.parametrize("jobs", [2, 3, 8])
 @pytest.mark.parametrize("busy", [0.02, 0.13, 0.4])
 def test_the_work_fits_the_time(jobs: int, busy: float) -> None:
-    work = work_for(busy, jobs)
+    work = work_for(busy, 0.005, jobs)
     assert 12 <= work.steps <= 24
-    assert busy / (busy + work.grade_s) == pytest.approx(0.4)
+    assert busy / (busy + 0.005 + work.grade_s) == pytest.approx(0.42)
     assert work.options() == ("--slice=demo", f"--steps={work.steps}", f"--grade-seconds={work.grade_s:.4f}")
 
 
