@@ -1,0 +1,173 @@
+"""Holds a turn for a command: while it runs, or until a health URL answers.
+
+One event loop: the turn, the command under guard, the signals, the health URL. Whatever ends first decides:
+the command's end gives its code; a lost turn ends the command; a signal is the command's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from slicelock.cli.child import GuardedCommand, SignalWatch
+from slicelock.cli.console import say
+from slicelock.client import AsyncSlice, AsyncTurn
+from slicelock.errors import LeaseLost, StoreError
+from slicelock.identity import ProcessIdentity
+from slicelock.settings import Settings
+from slicelock.store import AsyncStore
+from slicelock.wire import Register
+
+T = TypeVar("T")
+PATIENCE_S = 1.0  # waiting for longer is said
+HEALTH_S = (0.5, 2.0)  # between two questions to the health URL, and for each answer
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done. `settings` have the job and the run, `env` is the command's environment."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    slices: Sequence[str]
+    settings: Settings
+    phase: str = ""
+    timeout: float | None = None
+    until: str = ""
+
+
+class Hold:
+    """One held command, from its waiting to its end."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._child: GuardedCommand | None = None
+        self._waiting: asyncio.Task[AsyncTurn] | None = None
+        self._ended_by = 0
+
+    async def run(self) -> int:
+        """The exit code. NotGranted, LeaseLost and NotStarted as they come; then nothing is left behind."""
+        watch = SignalWatch(asyncio.get_running_loop(), self._signalled)
+        try:
+            turn = await self._acquire()
+            if turn is None:
+                return 128 + self._ended_by
+            try:
+                return await self._with_turn(turn)
+            finally:
+                await self._give_back(turn)
+        finally:
+            watch.close()
+
+    def _signalled(self, number: int, from_terminal: bool) -> None:
+        """A signal came: it is the command's, or it ends the waiting."""
+        if self._child is not None:
+            if not from_terminal:
+                self._child.send(number)
+        elif number in ENDING:
+            self._ended_by = number
+            if self._waiting is not None:
+                self._waiting.cancel()
+
+    async def _acquire(self) -> AsyncTurn | None:
+        """The turn; None if a signal ended the waiting."""
+        plan = self.plan
+        slice_ = AsyncSlice(*plan.slices, settings=plan.settings)
+        self._waiting = asyncio.create_task(slice_.acquire(phase=plan.phase, timeout=plan.timeout))
+        await asyncio.wait([self._waiting], timeout=PATIENCE_S)
+        if not self._waiting.done():
+            say(f"slicelock: waiting for {' and '.join(plan.slices)}")
+        try:
+            return await self._waiting
+        except asyncio.CancelledError:
+            if not self._ended_by:
+                raise
+            return None
+
+    async def _with_turn(self, turn: AsyncTurn) -> int:
+        if self._ended_by:
+            return 128 + self._ended_by
+        self._child = child = GuardedCommand.start(self.plan.command, self.plan.env)
+        registration = asyncio.create_task(self._keep_registered(child.pid))
+        try:
+            return await self._mind(turn, child)
+        finally:
+            await cancelled(registration)
+            child.close()
+
+    async def _mind(self, turn: AsyncTurn, child: GuardedCommand) -> int:
+        ended = asyncio.create_task(child.wait())
+        lost = asyncio.create_task(turn.lost.wait())
+        healthy = asyncio.create_task(answers(self.plan.until)) if self.plan.until else None
+        first = [ended, lost, healthy] if healthy else [ended, lost]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if lost.done() and not ended.done():
+            child.end()
+            await ended
+            raise turn.loss or LeaseLost()
+        await cancelled(lost)
+        if healthy and healthy.done() and not ended.done():
+            await self._give_back(turn)
+            say(f"slicelock: {self.plan.until} answers; {' and '.join(self.plan.slices)} given back")
+        if healthy:
+            await cancelled(healthy)
+        return await ended
+
+    async def _give_back(self, turn: AsyncTurn) -> None:
+        if turn.over:
+            return
+        with contextlib.suppress(LeaseLost):
+            await turn.yield_()
+
+    async def _keep_registered(self, pid: int) -> None:
+        """Agents know the command as a process of the run, by its own identity, until it has ended."""
+        settings, run = self.plan.settings, self.plan.settings.run or ""
+        try:
+            process = str(ProcessIdentity.of(pid))
+        except ProcessLookupError:
+            return
+        store = AsyncStore(settings, name="run")
+
+        async def tell(gone: bool) -> None:
+            with contextlib.suppress(StoreError):  # the next one will do, or the agent sees it end
+                slices = tuple(self.plan.slices)
+                await store.run(Register(run, settings.job_name(), process, os.getuid(), slices, [], gone))
+
+        try:
+            while True:
+                await tell(gone=False)
+                await asyncio.sleep(settings.renew)
+        finally:
+            await tell(gone=True)
+            await store.aclose()
+
+
+async def answers(url: str) -> None:
+    """Return when the URL answers a GET with success."""
+    while True:
+        if await asyncio.to_thread(_answers, url):
+            return
+        await asyncio.sleep(HEALTH_S[0])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=HEALTH_S[1]) as answer:
+            return 200 <= answer.status < 300
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

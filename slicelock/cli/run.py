@@ -1,0 +1,133 @@
+"""`slicelock run`: give a command its run and environment, or hold a slice for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from slicelock.cli import options
+from slicelock.cli.app import app
+from slicelock.cli.child import SignalWatch, not_started
+from slicelock.cli.hold import Hold, Plan
+from slicelock.cli.pool import connected, look
+from slicelock.companion.launch import who_am_i
+from slicelock.settings import Mode, Settings
+
+Command = Annotated[
+    list[str],
+    typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.", show_default=False),
+]
+Slices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--slice", metavar="SLICE", help="The slice; repeat it for several, all or none.", show_default=False
+    ),
+]
+HoldIt = Annotated[bool, typer.Option("--hold", metavar="", help="Hold the slice for the whole command.")]
+Until = Annotated[
+    str,
+    typer.Option(
+        "--until",
+        metavar="URL",
+        help="Hold the slice only until this URL answers, as a server's health check does. Implies --hold.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=0, help="Seconds to wait for the turn. Default: without limit.", show_default=False
+    ),
+]
+
+
+HELP = (
+    "Run a command as a run of its own; with --hold, only while the slice is held.\n\n"
+    "The command gets SLICELOCK_JOB, SLICELOCK_RUN and the pool's address. With --hold it needs no change: "
+    "it runs with SLICELOCK_MODE=off, gets slicelock's signals, and is ended if the turn is lost. The exit "
+    "code is its own unless slicelock ended it."
+)
+
+
+@app.command(
+    help=HELP,
+    epilog="Example: slicelock run --slice trainers --job baseline --hold -- python train.py",
+    context_settings={"allow_interspersed_args": False},
+)
+def run(
+    command: Command,
+    *,
+    slices: Slices = None,
+    job: Annotated[str | None, typer.Option("--job", help="The experiment. Default: SLICELOCK_JOB.")] = None,
+    hold: HoldIt = False,
+    until: Until = "",
+    phase: Annotated[str, typer.Option("--phase", help="What the turn is for, shown to others.")] = "",
+    timeout: Timeout = None,
+    pool: options.Pool = None,
+    debug: options.Debug = False,
+) -> None:
+    """Run a command; see HELP."""
+    names = tuple(options.named("slice", name) for name in slices or ())
+    check_usage(names, hold, until)
+    settings = settings_of(job, pool)
+    env = environment(settings, names)
+    if settings.mode in (Mode.OFF, Mode.OBSERVE):
+        become(command, env)
+    if not (hold or until):
+        check_slices(names, pool)
+        become(command, env)
+    plan = Plan(command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until)
+    SignalWatch.block()
+    raise typer.Exit(asyncio.run(Hold(plan).run()))
+
+
+def check_usage(names: Sequence[str], hold: bool, until: str) -> None:
+    """Refuse what makes no sense together."""
+    if (hold or until) and not names:
+        raise typer.BadParameter("--hold and --until need a slice to hold.", param_hint="--slice")
+    if until and (urlsplit(until).scheme not in ("http", "https") or not urlsplit(until).netloc):
+        raise typer.BadParameter(f"{until!r} is not an http or https URL.", param_hint="--until")
+
+
+def settings_of(job: str | None, pool: str | None) -> Settings:
+    """The settings of this run, which is named here unless it or its launcher has named it."""
+    settings = Settings.load(job=job, pool=pool)
+    if settings.mode in (Mode.OFF, Mode.OBSERVE):
+        return settings
+    settings.url()
+    settings.job_name()
+    # Every process of a launch is another member, but they have one run.
+    who = who_am_i(settings.model_copy(update={"members": "1"}), os.environ)
+    return settings.model_copy(update={"run": who.run})
+
+
+def environment(settings: Settings, names: Sequence[str]) -> Mapping[str, str]:
+    """What the command is given beside this process's environment."""
+    given = {
+        "SLICELOCK_REDIS_URL": settings.redis_url.get_secret_value() if settings.redis_url else None,
+        "SLICELOCK_POOL": settings.pool,
+        "SLICELOCK_JOB": settings.job,
+        "SLICELOCK_RUN": settings.run,
+        "SLICELOCK_SLICE": " ".join(names) or None,
+    }
+    return {**os.environ, **{name: value for name, value in given.items() if value is not None}}
+
+
+def check_slices(names: Sequence[str], pool: str | None) -> None:
+    """Refuse a slice that is not declared before the command runs into it."""
+    for name in names:
+        with connected(pool) as (store, settings):
+            look(store, settings, name)
+
+
+def become(command: Sequence[str], env: Mapping[str, str]) -> None:
+    """Replace this process by the command; NotStarted when that is impossible."""
+    try:
+        os.execvpe(command[0], list(command), dict(env))
+    except (OSError, ValueError) as error:
+        raise not_started(command, getattr(error, "strerror", None) or str(error)) from None
