@@ -1,0 +1,1 @@
+"""The scripts against a plain model of the rules, step by step."""

@@ -1,0 +1,367 @@
+"""The scripts over the reference: arguments as in `wire`, of the answers what members and agents act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slicelock import wire
+from slicelock.keys import request_id
+from tests.stateful.reference import (
+    DAY,
+    FIRST_BEAT,
+    FORGET_RUN,
+    HEARD,
+    MAX_RETRY,
+    Block,
+    Pool,
+    Request,
+    Run,
+    Slice,
+)
+
+Answer = dict[str, Any]
+
+
+class Reference(Pool):
+    """A pool that commands can be run on."""
+
+    def run(self, command: wire.Command, raw: int, life: str, notices: bool) -> Answer:
+        """What the script answers: `outcome`, and what matters of the rest."""
+        self.begin(raw, life, notices)
+        if command.script in ("renew", "beat", "declare"):
+            self.must_have_noticed()
+        answer = getattr(self, f"run_{command.script}")(command)
+        self.go_on()
+        return answer() if callable(answer) else answer
+
+    # ------------------------------------------------------------ acquire
+
+    def run_acquire(self, c: wire.Acquire) -> Any:
+        refusal = self.refuse_member(c) or self.refuse_slices(c)
+        if refusal:
+            return refusal
+        self.done(c.run, c.lane, c.k - 1, c.member)
+        request = self.requests.get(request_id(c.run, c.lane, c.k))
+        refusal = self.refuse_join(request, c) if request else self.refuse_open(c)
+        if refusal:
+            return refusal
+        request = request or self.open_request(c)
+        self.join(request, c)
+        self.go_on()
+        if c.no_wait and request.state == "queued":
+            self.finish(request, "cancelled")
+            return {"outcome": "BUSY"}
+        return lambda: self.answer(request)
+
+    def refuse_member(self, c: wire.Acquire) -> Answer | None:
+        for request in self.open_of(c.run, c.lane):
+            other = request.joined.get(c.member, "-")
+            if other in ("-", c.process) or request.has_yielded(c.member):
+                continue
+            heard = self.runs[c.run].heard.get(other)
+            if heard is not None and self.pool - heard < HEARD:
+                return {"outcome": "TAKEN"}
+            self.exited(c.run, other)
+        return None
+
+    def refuse_slices(self, c: wire.Acquire) -> Answer | None:
+        for name in c.slices:
+            if name not in self.slices:
+                return {"outcome": "NO_SUCH_SLICE"}
+            if c.run in self.runs and name in self.runs[c.run].lost:
+                return {"outcome": "RUN_LOST"}
+        return None
+
+    def refuse_join(self, request: Request, c: wire.Acquire) -> Answer | None:
+        if request.state == "ended":
+            return self.answer(request)
+        if (request.slices, request.members) != (c.slices, c.members):
+            return {"outcome": "MISMATCH"}
+        if c.member not in request.joined and request.state != "gathering":
+            return {"outcome": "LATE"}
+        return None
+
+    def refuse_open(self, c: wire.Acquire) -> Answer | None:
+        newest = self.runs[c.run].newest.get(c.lane, 0) if c.run in self.runs else 0
+        return {"outcome": "ENDED", "newest": newest} if c.k <= newest else None
+
+    def open_request(self, c: wire.Acquire) -> Request:
+        self.tick = max(self.pool * 4096, self.tick + 1)
+        tick = self.tick - c.waited_ms * 4096
+        request = Request(c.run, c.lane, c.k, c.slices, c.members, c.priority, c.lease_ms, c.wait_ms, tick)
+        self.requests[request.id] = request
+        self.lease_ms = max(c.lease_ms, self.lease_ms or 0)
+        self.known_run(c.run).newest[c.lane] = c.k
+        return request
+
+    def known_run(self, run: str) -> Run:
+        if run not in self.runs:
+            self.runs[run] = Run()
+            self.due(f"run|{run}", FORGET_RUN)
+        return self.runs[run]
+
+    def join(self, request: Request, c: wire.Acquire) -> None:
+        request.joined[c.member] = c.process
+        if request.state == "gathering" and len(request.joined) == request.members:
+            request.state = "queued"
+        if not request.has_yielded(c.member):
+            ms = request.lease_ms if request.state == "held" else request.wait_ms
+            self.due(f"part|{request.id}|{c.member}", ms)
+
+    def answer(self, request: Request) -> Answer:
+        """Where a request stands."""
+        if request.state == "held":
+            self.must_have_noticed()
+        match request.state:
+            case "held" if any(self.slices[name].settling is not None for name in request.live):
+                return {"outcome": "SWITCHING"}
+            case "held":
+                return {"outcome": "HELD", "fences": {name: request.fences[name] for name in request.live}}
+            case "ended":
+                newest = self.runs[request.run].newest.get(request.lane, 0)
+                return {"outcome": "ENDED", "ended": request.outcome, "newest": newest}
+            case "queued":
+                ranks = [self.queue(name).index(request) for name in request.slices]
+                return {"outcome": "QUEUED", "position": max(ranks)}
+            case "gathering":
+                return {"outcome": "GATHERING", "missing": request.members - len(request.joined)}
+            case state:
+                return {"outcome": state.upper()}
+
+    # ------------------------------------------------------------ yield, cancel, register, revoke
+
+    def run_yield(self, c: wire.Yield) -> Any:
+        request = self.requests.get(request_id(c.run, c.lane, c.k))
+        if not c.slices:
+            self.unkeep(c.run, c.lane, c.k)
+        if request is None:
+            return {"outcome": "ALREADY"}
+        if request.state == "ended":
+            done = request.outcome in ("yielded", "cancelled") or request.has_yielded(c.member)
+            return {"outcome": "ALREADY"} if done else {"outcome": "LOST", "ended": request.outcome}
+        asked = c.slices or request.slices
+        fresh = any(name in request.slices and not request.has_yielded(c.member, name) for name in asked)
+        if not fresh or not (c.member in request.joined or request.state == "held"):
+            return {"outcome": "ALREADY"}
+        self.part(request, c.member, set(c.slices) or {"*"})
+        waiters = sum(len(self.queue(name)) for name in asked)
+        back = request.state == "ended" or not set(asked) & set(request.live)
+        return {"outcome": "YIELDED", "waiters": waiters} if back else {"outcome": "PARTIAL"}
+
+    def run_cancel(self, c: wire.Cancel) -> Answer:
+        request = self.requests.get(request_id(c.run, c.lane, c.k))
+        newest = self.runs[c.run].newest.get(c.lane, 0) if c.run in self.runs else 0
+        self.unkeep(c.run, c.lane, c.k)
+        if (request and request.state == "ended") or (not request and c.k <= newest):
+            return {"outcome": "ALREADY"}
+        if request is None:
+            request = Request(c.run, c.lane, c.k, (), 0, 0, 0, 0, 0)
+            self.requests[request.id] = request
+            self.known_run(c.run).newest[c.lane] = c.k
+        self.finish(request, "cancelled")
+        return {"outcome": "CANCELLED"}
+
+    def run_register(self, c: wire.Register) -> Any:
+        if c.gone:
+            self.exited(c.run, c.process)
+            return {"outcome": "OK"}
+        run = self.runs.setdefault(c.run, Run())
+        run.heard[c.process] = self.pool
+        self.due(f"run|{c.run}", FORGET_RUN)
+        return {"outcome": "OK"}
+
+    def run_revoke(self, c: wire.Revoke) -> Answer:
+        request = self.requests.get(c.request)
+        if request is None or request.state == "ended":
+            return {"outcome": "ENDED"}
+        if c.requeue and request.state == "switching":
+            self.requeue(request)
+        elif not c.requeue or request.state == "held":
+            self.finish(request, "revoked")
+        return {"outcome": "REVOKED"}
+
+    def run_declare(self, c: wire.Declare) -> Answer:
+        """Only for a slice that is new."""
+        self.slices[c.slice] = Slice(tuple(sorted(c.nodes)))
+        for node in c.nodes:
+            if node not in self.silent:
+                self.silent[node] = False
+                self.due(f"node|{node}", FIRST_BEAT)
+        if c.nodes:
+            self.unsettle(c.slice)
+        return {"outcome": "OK"}
+
+    # ------------------------------------------------------------ renew
+
+    def run_renew(self, c: wire.Renew) -> Any:
+        for lane, done in c.report.get("done", {}).items():
+            self.done(c.run, lane, done["k"], done["member"])
+        told: list[Answer | Request] = []
+        for part in c.report["parts"]:
+            self.done(c.run, part["lane"], part["k"] - 1, part["member"])
+            told.append(self.renew_part(c, part))
+        run = self.runs.get(c.run)
+        if run is not None:
+            if c.process in run.heard:
+                run.heard[c.process] = self.pool
+            self.due(f"run|{c.run}", FORGET_RUN)
+        return lambda: {"outcome": "OK", "parts": [self.part_state(one) for one in told]}
+
+    def part_state(self, told: Answer | Request) -> Answer:
+        if not isinstance(told, Request):
+            return told
+        if told.state == "ended":
+            return {"state": "LOST", "outcome": told.outcome}
+        return {"state": told.state}
+
+    def renew_part(self, c: wire.Renew, part: Mapping[str, Any]) -> Answer | Request:
+        request = self.requests.get(request_id(c.run, part["lane"], part["k"]))
+        if request and request.state == "ended":
+            return request
+        missing = self.missing(request, part, request_id(c.run, part["lane"], part["k"]))
+        if missing:
+            verdict = self.reassert(c, part, request, missing)
+            if verdict:
+                return verdict
+            request = self.requests.get(request_id(c.run, part["lane"], part["k"]))
+        if request is None:
+            return {"state": "UNKNOWN"}
+        member = part["member"]
+        if member not in request.joined and request.state != "held":
+            return {"state": "UNKNOWN"}
+        if request.joined.get(member, "-") == "-":
+            request.joined[member] = c.process
+        if request.state == "held" and part["yielded"]:
+            self.part(request, member, set(part["yielded"]))
+        if request.state != "ended" and not request.has_yielded(member):
+            self.due(f"part|{request.id}|{member}", c.lease_ms if request.state == "held" else c.wait_ms)
+        return request
+
+    def missing(self, request: Request | None, part: Mapping[str, Any], name: str) -> list[str]:
+        """The slices that this member was told it holds, has not given back, and Redis does not show so."""
+        held = request is not None and request.state == "held"
+        return [
+            s
+            for s, fence in part["fences"].items()
+            if s not in part["yielded"]
+            and not (held and self.slices[s].request == name and self.slices[s].fence == fence)
+        ]
+
+    def reassert(
+        self, c: wire.Renew, part: Mapping[str, Any], request: Request | None, missing: list[str]
+    ) -> Answer | None:
+        """None when the turn stands."""
+        name = request_id(c.run, part["lane"], part["k"])
+        open_to_it = all(
+            part["fences"][s] >= self.slices[s].fence
+            and (self.slices[s].settling is not None or self.slices[s].kept == name)
+            for s in missing
+        )
+        if open_to_it:
+            self.hold_again(c, part, request, missing)
+            return None
+        if request and request.state == "switching" and request.fences.items() >= part["fences"].items():
+            return None
+        if any(self.slices[s].settling is not None for s in missing):
+            return {"state": "UNKNOWN"}
+        if request:
+            self.finish(request, "superseded")
+        return {"state": "LOST", "outcome": "superseded"}
+
+    def hold_again(
+        self, c: wire.Renew, part: Mapping[str, Any], request: Request | None, missing: list[str]
+    ) -> None:
+        name = request_id(c.run, part["lane"], part["k"])
+        for s in missing:
+            other = self.requests.get(self.slices[s].request)
+            if other and other.id != name:
+                self.overtaken(s, other)
+        for other in self.open_of(c.run, part["lane"]):
+            if other.k < part["k"]:
+                self.finish(other, "superseded")
+        for s in missing:
+            self.unkeep_slice(s)
+            found = self.slices[s]
+            found.state, found.request, found.fence = "held", name, part["fences"][s]
+            found.ready = set(found.nodes)
+        if request is None:
+            request = Request(
+                *(c.run, part["lane"], part["k"], tuple(part["slices"]), part["members"], part["priority"]),
+                *(c.lease_ms, c.wait_ms, self.pool * 4096),
+            )
+            self.requests[name] = request
+        request.state, request.lease_ms, request.wait_ms = "held", c.lease_ms, c.wait_ms
+        request.slices, request.members = tuple(part["slices"]), part["members"]
+        request.gone = {s for s in request.slices if self.slices[s].request != name}
+        request.fences.update(part["fences"])
+        request.joined[part["member"]] = c.process
+        newest = self.runs.setdefault(c.run, Run()).newest
+        newest[part["lane"]] = max(newest.get(part["lane"], 0), part["k"])
+        if part["members"] > 1:
+            self.due(f"gather|{name}", c.lease_ms)
+
+    # ------------------------------------------------------------ beat
+
+    def run_beat(self, c: wire.Beat) -> Any:
+        self.silent[c.node] = False
+        self.due(f"node|{c.node}", c.silent_ms)
+        for s in self.slices.values():
+            if c.node in s.blocked and s.blocked[c.node].kind == "silent":
+                del s.blocked[c.node]
+        for name, shown in c.report["slices"].items():
+            if name in self.slices and c.node in self.slices[name].nodes:
+                self.take_report(name, c.node, shown)
+        results = [self.take_result(c.node, result) for result in c.report["results"]]
+        for gone in c.report["exits"]:
+            self.exited(gone["run"], gone["process"])
+        return lambda: {"outcome": "OK", "results": results, "wanted": self.wanted(c.report["slices"])}
+
+    def take_report(self, name: str, node: str, shown: Mapping[str, Any]) -> None:
+        s = self.slices[name]
+        why = s.blocked.get(node)
+        if not 0 <= shown["top"] <= (self.raw + DAY) * 1024:
+            self.block(name, node, Block("fence"))
+            return
+        if why and (why.kind == "fence" or (why.kind == "evict" and why.run not in shown["loaded"])):
+            del s.blocked[node]
+            s.tries.pop(node, None)
+        if s.settling is not None:
+            s.reported.pop(node, None)
+            if not shown["doing"]:
+                s.reported[node] = dict(shown)
+            self.settle(name)
+        if s.settling is None and s.state != "held" and shown["top"] > s.fence:
+            s.fence = shown["top"]
+            if s.state == "switching":
+                self.requeue(self.requests[s.request])
+
+    def take_result(self, node: str, result: Mapping[str, Any]) -> str:
+        s = self.slices.get(result["slice"])
+        if s is None or node not in s.nodes or s.settling is not None:
+            return "STALE"
+        if s.state != "switching" or s.fence != result["fence"]:
+            return "STALE"
+        request = self.requests[s.request]
+        if result["outcome"] == "READY":
+            s.ready.add(node)
+            s.tries.pop(node, None)
+            self.try_hold(request)
+        elif result["what"] == "evict":
+            tries = s.tries[node] = s.tries.get(node, 0) + 1
+            wait = min(1000 * 2**tries, MAX_RETRY)
+            self.block(result["slice"], node, Block("evict", result["run"], self.pool + wait))
+            self.due(f"retry|{result['slice']}", wait)
+            self.requeue(request)
+        else:
+            if result["what"] == "restore":
+                self.runs[request.run].lost.add(result["slice"])
+            self.finish(request, "failed")
+        return "OK"
+
+    def wanted(self, names: Mapping[str, Any]) -> Answer:
+        return {
+            name: (s.state, s.fence, s.request, s.settling is not None)
+            for name in names
+            if (s := self.slices.get(name)) is not None
+        }
