@@ -115,8 +115,8 @@ def clean_environment() -> dict[str, str]:
 
 
 def work_for(busy_s: float, asking_s: float, jobs: int) -> Workload:
-    """As many steps as there is time for, each with the grader's time that makes a job alone busy by its share:
-    what remains of a step after `busy_s` on the accelerator and `asking_s` of talking to the grader."""
+    """As many steps as there is time for, each with the grader's time that makes a job alone busy by its
+    share: what remains after `busy_s` on the accelerator and `asking_s` of talking to the grader."""
     step_s = busy_s / BUSY_SHARE
     alone_s = TIME_S / (jobs + 2 * max(1, jobs * BUSY_SHARE))  # each job alone, then all together twice
     return Workload(min(24, max(12, round(alone_s / step_s))), busy_s, max(0.0, step_s - busy_s - asking_s))

@@ -19,7 +19,8 @@ from slicelock.demo.stage import Workload
 from slicelock.sim.record import RecordReader, Use
 
 REFRESH_S = 0.1
-CELL_NS = 100_000_000  # of the strip that shows who has used the device: 0.1 s
+FRAME = 8  # lines of the picture beside those of jobs and past rounds
+CELL_NS = 50_000_000  # of the strip that shows who has used the device: 0.05 s
 STRIP = 36  # cells; with it a row fits into 80 columns
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta")
 DOING = {
@@ -31,6 +32,7 @@ DOING = {
     "reward": "is graded",
     "end": "done",
 }
+LEGEND = Text("█ computes on the accelerator (the last two seconds)", style="dim")
 
 
 class View(Protocol):
@@ -129,9 +131,11 @@ class Picture:
         head = Text.assemble(
             ("slicelock demo", "bold"), f"   one accelerator (sim)   {seconds // 60}:{seconds % 60:02}"
         )
-        done = [Text(f"  ✓ {one.title:<24}{_outcome(one)}", style="dim") for one in self._done]
+        room = max(1, self._live.console.height - len(jobs) - FRAME)
+        done = [Text(f"  ✓ {one.title:<24}{_outcome(one)}", style="dim") for one in self._done[-room:]]
         now = time.monotonic_ns()
-        return Group(head, Text(), *done, Text(f"  ▶ {title}", style="bold"), Text(), rows(jobs, uses, now))
+        now_playing = Text(f"  ▶ {title}", style="bold")
+        return Group(head, Text(), *done, now_playing, Text(), rows(jobs, uses, now), Text(), LEGEND)
 
 
 def rows(jobs: Sequence[JobFacts], uses: Sequence[Use], now_ns: int) -> Table:
@@ -151,7 +155,7 @@ def rows(jobs: Sequence[JobFacts], uses: Sequence[Use], now_ns: int) -> Table:
 
 
 def strip(uses: Sequence[Use], now_ns: int, killed_ns: int = 0) -> str:
-    """The last seconds, a cell for each tenth: filled where the device was used for half of it or more."""
+    """The last two seconds in cells, filled where the device was used for half of a cell or more."""
     cells = ["·"] * STRIP
     first = now_ns // CELL_NS - STRIP + 1
     for use in reversed(uses):

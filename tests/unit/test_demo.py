@@ -191,6 +191,18 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     ]
 
 
+def test_many_rounds_do_not_outgrow_the_terminal() -> None:
+    console = Console(file=StringIO(), width=80, height=24, force_terminal=True, color_system=None)
+    with view_for(console, quiet=False) as view:
+        for _ in range(20):
+            view.keep(solo())
+        view._shown = 0  # type: ignore[attr-defined]
+        view.show("8 jobs taking turns", [job(f"digits-{number}") for number in range(8)])
+        frame = console.file.getvalue()  # type: ignore[attr-defined]
+    assert len(frame.splitlines()) <= 24
+    assert "the last two seconds" in frame
+
+
 def test_on_a_terminal_it_is_a_picture() -> None:
     console = Console(file=StringIO(), width=80, height=24, force_terminal=True)
     with view_for(console, quiet=False) as view:
