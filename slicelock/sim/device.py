@@ -55,6 +55,7 @@ class SimDevice:
             self._memory = mmap.mmap(file.fileno(), PAGE + self.capacity)
         self._header = Header(self._memory)
         self._inside = threading.local()
+        self._whole_run = ""  # the run of a job whose turns are no-ops, since something else holds the slice
 
     # ------------------------------------------------------------ opening
 
@@ -67,10 +68,12 @@ class SimDevice:
         """
         settings = SimSettings.load(sim_device=device)
         name = _device_name(settings.sim_device)
-        path = _path(settings, name)
-        if not path.exists() and Settings.load().mode in (Mode.OFF, Mode.OBSERVE):
+        path, job = _path(settings, name), Settings.load()
+        if not path.exists() and job.mode in (Mode.OFF, Mode.OBSERVE):
             return cls(name, *_private(settings.sim_capacity))
-        return cls(name, path, path.with_suffix(".record.jsonl"))
+        attached = cls(name, path, path.with_suffix(".record.jsonl"))
+        attached._whole_run = job.run or ""
+        return attached
 
     @classmethod
     def open(cls, name: str, *, create: bool = False, settings: SimSettings | None = None) -> SimDevice:
@@ -112,7 +115,7 @@ class SimDevice:
         kind = np.dtype(dtype)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if not self._turns():
-            self._stray(None, time.monotonic_ns(), "memory was asked for outside a turn")
+            self._stray(self._whole_run, 0, time.monotonic_ns(), "memory was asked for outside a turn")
         start = self._allocate(prod(shape) * kind.itemsize)
         return np.ndarray(shape, kind, buffer=self._memory, offset=PAGE + start)
 
@@ -137,35 +140,36 @@ class SimDevice:
         goes on the agent cannot move the device's bytes, as a driver waits for the kernels in flight.
         """
         with files.shared(self.path):
-            start, fence = time.monotonic_ns(), self._fence(turn)
-            admitted = self._admits(turn.run, fence)
+            start, run = time.monotonic_ns(), turn.run or self._whole_run
+            fence = self._fence(run, turn.fences)
+            admitted = self._admits(run, fence)
             if admitted:
-                self._note("begin", run=turn.run, fence=fence, pid=os.getpid(), start_ns=start)
-            self._turns().append(turn.run)
+                self._note("begin", run=run, fence=fence, pid=os.getpid(), start_ns=start)
+            self._turns().append(run)
             try:
                 yield
             finally:
                 self._turns().pop()
-                self._close(turn, fence, start, admitted)
+                self._close(run, fence, start, admitted)
 
-    def _close(self, turn: TurnFacts, fence: int, start: int, admitted: bool) -> None:
+    def _close(self, run: str, fence: int, start: int, admitted: bool) -> None:
         if not admitted:
-            self._stray(turn, start, "this turn was not admitted")
-        elif not self._admits(turn.run, fence):
-            self._stray(turn, start, "the use went on after its turn", fence)
+            self._stray(run, fence, start, "this turn was not admitted")
+        elif not self._admits(run, fence):
+            self._stray(run, fence, start, "the use went on after its turn")
         else:
             end = time.monotonic_ns()
-            self._note("use", run=turn.run, fence=fence, pid=os.getpid(), start_ns=start, end_ns=end)
+            self._note("use", run=run, fence=fence, pid=os.getpid(), start_ns=start, end_ns=end)
 
     def _turns(self) -> list[str]:
         return self._inside.__dict__.setdefault("turns", [])
 
-    def _fence(self, turn: TurnFacts) -> int:
-        """The fence that this turn has for this device: the admitted one, if it is among the turn's."""
+    def _fence(self, run: str, fences: Mapping[str, int]) -> int:
+        """The fence that a turn has for this device: the admitted one, if it is among the turn's."""
         owner = self._header.owner
-        if not turn.fences:  # slicelock is off: no agent, or one that let the run in as a whole
-            return owner.fence if owner.run == turn.run else 0
-        return owner.fence if owner.fence in turn.fences.values() else max(turn.fences.values())
+        if not fences:  # slicelock is off: there is no agent, or one that let the run in as a whole
+            return owner.fence if owner.run == run else 0
+        return owner.fence if owner.fence in fences.values() else max(fences.values())
 
     def _admits(self, run: str, fence: int) -> bool:
         owner = self._header.owner
@@ -173,8 +177,7 @@ class SimDevice:
             return not fence
         return owner.admitted and (owner.run, owner.fence) == (run, fence)
 
-    def _stray(self, turn: TurnFacts | None, start: int, why: str, fence: int = 0) -> None:
-        run, fence = (turn.run, fence or self._fence(turn)) if turn else ("", 0)
+    def _stray(self, run: str, fence: int, start: int, why: str) -> None:
         end = time.monotonic_ns()
         self._note("stray", run=run, fence=fence, pid=os.getpid(), start_ns=start, end_ns=end, why=why)
 

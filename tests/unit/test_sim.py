@@ -141,11 +141,16 @@ def test_a_use_that_raises_is_recorded(agent: SimDevice, job: SimDevice) -> None
     agent.save_to(job.path.with_suffix(".image"), timeout=0)
 
 
-def test_a_run_admitted_as_a_whole_needs_no_fence(agent: SimDevice, job: SimDevice) -> None:
+def test_a_job_whose_run_is_held_from_outside_needs_no_turn_of_its_own(
+    agent: SimDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICELOCK_MODE", "off")
+    monkeypatch.setenv("SLICELOCK_RUN", "run-a")
+    job = SimDevice.attach()
     agent.admit("run-a", 5)
-    with job.use(FakeTurn(fences={})):
+    with job.use(FakeTurn("", {})):
         pass
-    assert record(job).uses[0].fence == 5
+    assert [(use.run, use.fence) for use in record(job).uses] == [("run-a", 5)]
     assert not record(job).violations()
 
 
