@@ -97,6 +97,17 @@ def test_an_agent_killed_at_random_moments_loses_nothing(stage: Stage, seed: int
         job.finishes_right()
 
 
+def test_a_holder_and_the_agent_killed_together(stage: Stage) -> None:
+    holder = stage.start(plan(stage, 1, compute_s=30, turns=1), "holder")
+    holder.wait_for("computing")
+    waiter = stage.start(plan(stage, 2), "waiter")
+    wait_until(lambda: stage.picture()["queued"] != "0")
+    stage.kill_agent()
+    holder.kill()
+    stage.start_agent()
+    waiter.finishes_right()
+
+
 def frozen_in_use(job: Job) -> None:
     job.wait_for("computing", len(job.events("computing")) + 1)
     job.signal(signal.SIGSTOP)
@@ -141,7 +152,7 @@ def test_a_waiter_frozen_and_killed_is_forgotten(stage: Stage) -> None:
     stage.start(plan(stage, 3), "next").finishes_right()
 
 
-@pytest.mark.parametrize("turns", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", [12, pytest.param(400, marks=pytest.mark.slow)])
 def test_runs_with_lanes_and_members_on_two_slices_all_finish(make_stage: MakeStage, turns: int) -> None:
     stage = make_stage(slices=2, lease="10", renew="1")
     jobs = [
