@@ -1,6 +1,7 @@
 """Redis: connections, scripts and flows, messages. Nothing else in slicelock talks to it."""
 
 from slicelock.store.aio import AsyncInbox, AsyncStore
+from slicelock.store.direct import DirectStore, DirectSubscription
 from slicelock.store.hints import REBUILT, Hint
 from slicelock.store.subscribe import AsyncSubscription, Subscription
 from slicelock.store.sync import Inbox, Store
@@ -10,6 +11,8 @@ __all__ = [
     "AsyncInbox",
     "AsyncStore",
     "AsyncSubscription",
+    "DirectStore",
+    "DirectSubscription",
     "Hint",
     "Inbox",
     "Store",

@@ -1,0 +1,256 @@
+"""Replies and messages handed to callbacks, straight from the event loop: for an agent, which answers at
+once.
+
+redis-py connects (user, password, database, TLS); from then on the connection's bytes come here. To wait
+for each reply in a coroutine would cost more than the reply itself, and every hand-over would pay for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import hiredis
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
+
+from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.keys import Keys
+from slicelock.scripts import load
+from slicelock.settings import StoreSettings
+from slicelock.store.connect import AsyncLink, Endpoint, check_server, pack
+from slicelock.store.failures import explain
+from slicelock.wire import Command, R
+
+WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
+REOPEN_S = 0.5
+
+Take = Callable[[Any], None]
+
+
+class _Line(asyncio.Protocol):
+    """An open connection. `heard` gets each reply, errors included; `lost` is called once, at its end."""
+
+    def __init__(self, link: AsyncLink, heard: Take, lost: Callable[[], None]) -> None:
+        self._link, self._heard, self._lost = link, heard, lost
+        inside = cast(Any, link)
+        self._nothing = object()
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse,
+            replyError=inside._parser.parse_error,
+            notEnoughData=self._nothing,
+        )
+        self._transport: asyncio.Transport = inside._writer.transport
+        self._transport.set_protocol(self)
+
+    def write(self, words: tuple[str | int, ...]) -> None:
+        self._transport.write(pack(words)[0])
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not self._nothing:
+                self._heard(reply)
+        except InvalidResponse:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+    def close(self) -> None:
+        self._lost = lambda: None
+        self._transport.abort()
+
+
+class DirectStore:
+    """One connection to a pool's Redis for one event loop. Nothing is repeated, as in `Store`.
+
+    `call` sends at once and hands the reply, or a SlicelockError, to a callback, which must not raise. A call
+    that is not answered in time closes the connection, since its reply may still come.
+    """
+
+    def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
+        self._endpoint = Endpoint(settings, name)
+        self._meta, self._overlay = Keys(settings.pool).meta, overlay
+        self._timeout = settings.store_timeout
+        self._line: _Line | None = None
+        self._waiting: deque[tuple[Command[Any], Take]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._line is not None
+
+    async def open(self) -> None:
+        """Connect; SlicelockError when it cannot be done."""
+        self.close()
+        link = self._endpoint.async_link()
+        try:
+            await link.connect()
+            await self._check(link)
+        except (RedisError, OSError) as error:
+            await link.disconnect(nowait=True)
+            raise explain(error, self._endpoint.place, sent=False) from None
+        except BaseException:
+            await link.disconnect(nowait=True)
+            raise
+        self._line = _Line(link, self._heard, self._broken)
+
+    async def _check(self, link: AsyncLink) -> None:
+        await link.send_command("INFO", "server")
+        with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
+            check_server(await link.read_response(), self._endpoint.place)
+
+    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
+        """Send a command; without a connection `take` gets StoreUnavailable at once."""
+        if self._line is None:
+            take(StoreUnavailable(f"Redis at {self._endpoint.place} is not connected."))
+            return
+        self._send(command, "EVALSHA", load(command.script, self._overlay).sha)
+        self._waiting.append((command, take))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._late)
+
+    async def run(self, command: Command[R]) -> R:
+        """Run one script and wait for its answer; connects if need be."""
+        if self._line is None:
+            await self.open()
+        answer: asyncio.Future[R | SlicelockError] = asyncio.get_running_loop().create_future()
+
+        def take(reply: R | SlicelockError) -> None:
+            if not answer.done():
+                answer.set_result(reply)
+
+        self.call(command, take)
+        reply = await answer
+        if isinstance(reply, SlicelockError):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        """Close the connection; calls under way are undecided."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+        self._give_up()
+
+    def _send(self, command: Command[Any], how: str, script: str) -> None:
+        assert self._line is not None
+        self._line.write((how, script, 1, self._meta, *command.argv()))
+
+    def _heard(self, reply: Any) -> None:
+        command, take = self._waiting.popleft()
+        if isinstance(reply, NoScriptError):
+            # Later calls keep their places: they have been answered with the same error, each in its turn.
+            self._send(command, "EVAL", load(command.script, self._overlay).text)
+            self._waiting.append((command, take))
+            return
+        self._rearm()
+        take(self._read(command, reply))
+
+    def _read(self, command: Command[R], reply: Any) -> R | SlicelockError:
+        if isinstance(reply, RedisError):
+            return explain(reply, self._endpoint.place, sent=True)
+        try:
+            return command.decode(reply)
+        except SlicelockError as failure:
+            return failure
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        self.close()
+
+    def _broken(self) -> None:
+        self._line = None
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, take in waiting:
+            take(
+                StoreTimeout(
+                    f"Redis at {self._endpoint.place} did not answer; the call may have been carried out."
+                )
+            )
+
+
+class DirectSubscription:
+    """Listens to channels. `heed` is called for every message, and after every new connection: some were
+    missed.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        channels: Sequence[str],
+        heed: Callable[[], None],
+        *,
+        name: str = "hints",
+        watchdog_s: float = WATCHDOG_S,
+    ) -> None:
+        self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
+        self._heed, self._watchdog = heed, watchdog_s
+        self._line: _Line | None = None
+        self._last = 0.0
+
+    async def open(self) -> None:
+        """Connect, subscribe, and return when the server has confirmed; SlicelockError when it does not."""
+        self.close()
+        link = self._endpoint.async_link()
+        try:
+            await link.connect()
+            await link.send_command("SUBSCRIBE", *self._channels)
+            confirmed = 0
+            while confirmed < len(self._channels):
+                confirmed += (await link.read_response())[0] == b"subscribe"
+        except (RedisError, OSError) as error:
+            await link.disconnect(nowait=True)
+            raise explain(error, self._endpoint.place, sent=False) from None
+        except BaseException:
+            await link.disconnect(nowait=True)
+            raise
+        self._line = _Line(link, self._heard, self._broken)
+        self._last = asyncio.get_running_loop().time()
+        self._heed()
+
+    async def watch(self) -> None:
+        """Keep the subscription alive for ever: a connection that is lost or has fallen silent is made
+        anew.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(REOPEN_S if self._line is None else self._watchdog / 4)
+            silence = loop.time() - self._last
+            if self._line is None or silence > self._watchdog:
+                try:
+                    await self.open()
+                except SlicelockError:
+                    continue  # whoever calls scripts says that Redis is away
+            elif silence > self._watchdog / 2:
+                self._line.write(("PING",))
+
+    def close(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _heard(self, reply: Any) -> None:
+        self._last = asyncio.get_running_loop().time()
+        if isinstance(reply, list) and reply[0] == b"message":
+            self._heed()
+
+    def _broken(self) -> None:
+        self._line = None
