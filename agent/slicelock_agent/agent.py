@@ -12,7 +12,7 @@ from slicelock.errors import ConfigurationError, SlicelockError, StoreUnavailabl
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.settings import AgentSettings
-from slicelock.store import AsyncStore, AsyncSubscription
+from slicelock.store import DirectStore, DirectSubscription
 from slicelock_agent import backends
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, BackendContext
@@ -24,12 +24,11 @@ from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.registry import Registry
 from slicelock_agent.station import Station
-from slicelock_agent.supervision import supervised
+from slicelock_agent.supervision import cancelled, supervised
 from slicelock_agent.switcher import Switcher
 
 log = logging.getLogger("slicelock_agent")
 
-HINT_PATIENCE_S = 60.0
 HOUSEKEEPING_S = 2.0
 STOP_PATIENCE_S = 10.0
 FIRST_RETRY_S = 1.0
@@ -42,9 +41,7 @@ class Agent:
         self._settings, self._slices, self._version = settings, slices, version
         self._boot = boot_id()
         self._locks = DeviceLocks()
-        self._store = AsyncStore(settings, name=f"agent-{settings.node}")
-        channel = Keys(settings.pool).node_channel(settings.node)
-        self._hints = AsyncSubscription(settings, [channel], name=f"agent-{settings.node}-hints")
+        self._store = DirectStore(settings, name=f"agent-{settings.node}")
         self._declarer = Declarer(self._store, settings.pool, settings.node, slices)
         self._tasks: list[asyncio.Task[None]] = []
         self._accelerators: set[Accelerator] = set()
@@ -70,7 +67,7 @@ class Agent:
             self._tasks.append(asyncio.create_task(supervised(f"slice {name}", switcher.run)))
         for name, work in (
             ("pulse", self._pulse.run),
-            ("hints", self._listen),
+            ("hints", self._hints.watch),
             ("housekeeping", self._keep_house),
         ):
             self._tasks.append(asyncio.create_task(supervised(name, work)))
@@ -86,6 +83,8 @@ class Agent:
         registry = self._registry = Registry(finder, journal, loop.add_reader, loop.remove_reader)
         facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
         pulse = self._pulse = Pulse(self._store, facts, registry, mailbox)
+        channel = Keys(settings.pool).node_channel(settings.node)
+        self._hints = DirectSubscription(settings, [channel], pulse.wake, name=f"agent-{settings.node}-hints")
         mailbox.post, registry.on_word = pulse.wake, mailbox.heard
         registry.on_gone = lambda process: self._gone(mailbox, process)
         made = backends.load(BackendContext(settings, mailbox))
@@ -139,14 +138,12 @@ class Agent:
 
     async def close(self) -> None:
         """Let go of everything; nothing on the devices changes."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(self._tasks)
         await (
             asyncio.get_running_loop().shutdown_default_executor()
         )  # a copy under way ends before its memory goes
-        await self._hints.aclose()
-        await self._store.aclose()
+        self._hints.close()
+        self._store.close()
         for accelerator in self._accelerators:
             accelerator.close()
         if self._registry is not None:
@@ -161,11 +158,6 @@ class Agent:
         self._pulse.wake()
         for switcher in self._pulse.switchers.values():
             switcher.look()
-
-    async def _listen(self) -> None:
-        while True:
-            if await self._hints.get(HINT_PATIENCE_S) is not None:
-                self._pulse.wake()
 
     async def _keep_house(self) -> None:
         """What can wait: processes that could not be seen, slices that Redis has lost."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from slicelock.errors import ConfigurationError
 from slicelock.model import Picture, SliceView
-from slicelock.wire import Declare, DeclareReply, Status
-from slicelock_agent.pulse import Runner
+from slicelock.wire import Command, Declare, DeclareReply, R, Status
+
+
+class Runner(Protocol):
+    """Runs scripts one by one: a `DirectStore`."""
+
+    async def run(self, command: Command[R]) -> R: ...
+
 
 Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
 """A slice's nodes with their devices, and its settings."""

@@ -169,7 +169,7 @@ class Eviction:
             return False
         if untagged := [pid for pid in roots if not processes.tagged(pid, run.name, run.job)]:
             self._reasons.append(
-                f"process {untagged[0]} was started without SLICELOCK_JOB and SLICELOCK_RUN in its environment"
+                f"process {untagged[0]} was started without SLICELOCK_JOB or SLICELOCK_RUN in its environment"
                 ", so it is not certain to be the run's"
             )
             return False

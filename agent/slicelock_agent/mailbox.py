@@ -15,7 +15,7 @@ OFFLOAD, RELOAD = "offload", "reload"
 
 @dataclass(eq=False, slots=True)
 class Order:
-    """A command to one process, part of the switch with the given fence. `n` is its number, 0 until it is sent."""
+    """A command to one process, part of the switch with this fence. `n` is its number, 0 until it is sent."""
 
     run: str
     process: str
@@ -44,7 +44,9 @@ class Mailbox:
         self._newest: dict[str, int] = {}
 
     def send(self, run: str, process: str, fence: int, what: str, name: str) -> Order:
-        """Give a process a command. Its answer is a future; cancelling it withdraws the command, if it can be."""
+        """Give a process a command. Its answer is a future; cancelling that withdraws the command if it
+        can.
+        """
         order = Order(run, process, fence, what, name, asyncio.get_running_loop().create_future())
         order.answer.add_done_callback(lambda _: self._done(order))
         queue = self._queues.setdefault(process, deque())

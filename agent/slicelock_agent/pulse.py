@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slicelock.errors import StoreError
+from slicelock.errors import SlicelockError, StoreError
 from slicelock.wire import Beat, BeatReply, Command, R
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.reconcile import Wanted
@@ -24,10 +23,13 @@ REST_S = 0.01
 """Before a beat that only has more to reap, so that a large backlog does not keep Redis busy alone."""
 
 
-class Runner(Protocol):
-    """Runs scripts: an `AsyncStore`."""
+class Caller(Protocol):
+    """Runs scripts and hands over the replies: a `DirectStore`."""
 
-    async def run(self, command: Command[R]) -> R: ...
+    @property
+    def is_open(self) -> bool: ...
+    async def open(self) -> None: ...
+    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,69 +46,96 @@ class Facts:
 class Pulse:
     """Sends beats and passes on what they bring. One beat at a time; what comes up meanwhile goes with the
     next one.
+
+    All of it runs in callbacks of the event loop: between a hint and the READY that it leads to nothing
+    waits.
     """
 
-    def __init__(self, store: Runner, facts: Facts, registry: Registry, mailbox: Mailbox) -> None:
+    def __init__(self, store: Caller, facts: Facts, registry: Registry, mailbox: Mailbox) -> None:
         self.switchers: dict[str, Switcher] = {}
         self.unknown: set[str] = set()
         """Slices that Redis does not know, or not on this node."""
         self.answered = asyncio.Event()
-        """Set with the first reply."""
+        """Set with each reply."""
         self._store, self._facts, self._registry, self._mailbox = store, facts, registry, mailbox
         self._results: list[Result] = []
-        self._wake, self._sent = asyncio.Event(), asyncio.Event()
+        self._under_way = self._again = self._regular = False
         self._epoch = 0
-        self._next = 0.0
         self._silence_told = False
 
     def wake(self) -> None:
-        """Beat now."""
-        self._wake.set()
+        """Beat now, or as soon as the beat under way is answered."""
+        self._again = True
+        if not self._under_way and self._store.is_open:
+            self._beat()
 
     def tell(self, result: Result) -> None:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
         self._results = [one for one in self._results if one.slice != result.slice] + [result]
-        self._wake.set()
+        self.wake()
 
     async def told_all(self) -> None:
         """Return when Redis has every result."""
         while self._results:
-            self._sent.clear()
-            self._wake.set()
-            await self._sent.wait()
+            self.answered.clear()
+            self.wake()
+            await self.answered.wait()
 
     async def run(self) -> None:
-        """Beat for ever. While Redis is away nothing is lost: it is told what it has missed."""
+        """Beat for ever, also with nothing new. While Redis is away nothing is lost: it is told what it has
+        missed.
+        """
         while True:
-            await self._due()
             try:
-                await self.beat()
+                if not self._store.is_open:
+                    await self._store.open()
             except StoreError as failure:
                 self._complain(failure)
                 await asyncio.sleep(RETRY_S)
+            else:
+                self._regular = True
+                self.wake()
+                await asyncio.sleep(self._facts.beat_s)
 
-    async def beat(self) -> None:
-        """One beat, and what follows from it at once. StoreError: it may or may not have arrived."""
-        self._wake.clear()
-        regular = time.monotonic() >= self._next
+    # ------------------------------------------------------------ one beat
+
+    def _beat(self) -> None:
+        self._under_way, self._again = True, False
+        regular, self._regular = self._regular, False
         results, exits = self._results, list(self._registry.exits)
-        reply = await self._store.run(self._command(results, exits))
-        self._silence_told = False
-        if regular:
-            self._next = time.monotonic() + self._facts.beat_s
-        self._results = [one for one in self._results if one not in results]
-        self._sent.set()
-        self._registry.told(exits)
-        self._take(reply, regular)
 
-    async def _due(self) -> None:
-        if self._wake.is_set():
-            return
-        timer = asyncio.get_running_loop().call_later(max(0.0, self._next - time.monotonic()), self._wake.set)
+        def answered(reply: BeatReply | SlicelockError) -> None:
+            self._hear(reply, results, exits, regular)
+
         try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
+            self._store.call(self._command(results, exits), answered)
+        except Exception:
+            self._under_way = False
+            log.exception("a beat could not be sent")
+
+    def _hear(
+        self,
+        reply: BeatReply | SlicelockError,
+        results: list[Result],
+        exits: list[tuple[str, str]],
+        regular: bool,
+    ) -> None:
+        """What a beat brought. Whatever is wrong with it, the next beat comes."""
+        if isinstance(reply, SlicelockError):
+            self._complain(reply)
+            self._under_way = False
+            return
+        try:
+            self._silence_told = False
+            self._results = [one for one in self._results if one not in results]
+            self._registry.told(exits)
+            self._take(reply, regular)
+        except Exception:
+            log.exception("a beat's answer could not be dealt with")
+        self._under_way = False
+        self.answered.set()
+        if self._again and self._store.is_open:
+            self._beat()
 
     def _command(self, results: list[Result], exits: list[tuple[str, str]]) -> Beat:
         facts = self._facts
@@ -135,8 +164,7 @@ class Pulse:
         if regular:
             self._registry.prune(self._needed())
         if reply.more:
-            asyncio.get_running_loop().call_later(REST_S, self._wake.set)
-        self.answered.set()
+            asyncio.get_running_loop().call_later(REST_S, self.wake)
 
     def _want(self, name: str, switcher: Switcher, wanted: Mapping[str, Any], regular: bool) -> None:
         try:
@@ -150,7 +178,7 @@ class Pulse:
             self.unknown.add(name)
         switcher.want(one, again=regular)
 
-    def _complain(self, failure: StoreError) -> None:
+    def _complain(self, failure: SlicelockError) -> None:
         """Once for each silence."""
         if not self._silence_told:
             self._silence_told = True

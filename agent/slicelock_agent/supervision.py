@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,6 +12,7 @@ T = TypeVar("T")
 log = logging.getLogger("slicelock_agent")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+AGAIN_S = 0.2
 STEADY_S = 30.0
 """After so long without an error the pauses begin anew."""
 
@@ -41,3 +42,12 @@ async def unless(event: asyncio.Event, work: Awaitable[T]) -> T | None:
         for one in (task, told):
             one.cancel()
         await asyncio.gather(task, told, return_exceptions=True)
+
+
+async def cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended; some library calls swallow a cancellation."""
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=AGAIN_S)
