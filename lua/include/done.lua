@@ -17,7 +17,7 @@ function rules.done(run, lane, k, member)
   if record('meta', '').kept then rules.unkeep(run, lane, k) end
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
     local r = record('request', open.id)
-    local concerned = r.state == 'held' or r.state ~= 'ended' and contains(r.joined, member)
-    if open.k <= k and concerned and not rules.has_yielded(r, member) then rules.part(open.id, member, '*') end
+    local concerned = r.state == 'held' or r.state == 'gathering' or contains(r.joined, member)
+    if open.k <= k and r.state ~= 'ended' and concerned and not rules.has_yielded(r, member) then rules.part(open.id, member, '*') end
   end
 end
