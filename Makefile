@@ -34,6 +34,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/python tools/sizes.py
 	$(BIN)/python tools/lint_lua.py
+	$(BIN)/python tools/docs.py --check
 	$(BIN)/lint-imports
 
 format: install

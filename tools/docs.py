@@ -17,10 +17,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parent
-ROOT = TOOLS.parent
-sys.path[:0] = [str(TOOLS), str(ROOT), str(ROOT / "agent")]
-
 import docs_api
 import docs_commands
 import docs_errors
@@ -28,6 +24,7 @@ import docs_lua
 import docs_pictures
 import docs_settings
 
+ROOT = Path(__file__).resolve().parent.parent
 GENERATORS: dict[str, Callable[..., str]] = {
     "agent-help": docs_commands.agent_help,
     "api": docs_api.api,
@@ -73,7 +70,9 @@ def present(path: Path) -> str:
 def complaint(path: Path, text: str) -> list[str]:
     """The first lines in which a file differs from what it should hold."""
     name = str(path.relative_to(ROOT))
-    lines = difflib.unified_diff(present(path).splitlines(), text.splitlines(), name, "generated", n=0, lineterm="")
+    lines = difflib.unified_diff(
+        present(path).splitlines(), text.splitlines(), name, "generated", n=0, lineterm=""
+    )
     return list(lines)[:20]
 
 

@@ -67,13 +67,17 @@ def members(kind: type[Any]) -> Iterator[tuple[str, Any]]:
             seen |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
     internal = INTERNAL if "Turn" in kind.__name__ else ()
     for name, value in seen.items():
-        if name not in internal and docstring(value) and (isinstance(value, property) or callable(unwrapped(value))):
+        if (
+            name not in internal
+            and docstring(value)
+            and (isinstance(value, property) or callable(unwrapped(value)))
+        ):
             yield name, value
 
 
 def unwrapped(value: Any) -> Any:
     """The function in a class or static method."""
-    return value.__func__ if isinstance(value, classmethod | staticmethod) else value
+    return getattr(value, "__func__", value)
 
 
 def attribute_table(attributes: dict[str, property]) -> str:
@@ -103,7 +107,11 @@ def signature(name: str, thing: Callable[..., Any], *, bound: bool = False) -> s
     form = inspect.signature(thing)
     words = list(shown(list(form.parameters.values())[1 if bound else 0 :]))
     awaited = "await " if inspect.iscoroutinefunction(thing) else ""
-    arrow = "" if form.return_annotation in (form.empty, "None") or inspect.isclass(thing) else form.return_annotation
+    arrow = (
+        ""
+        if form.return_annotation in (form.empty, "None") or inspect.isclass(thing)
+        else form.return_annotation
+    )
     end = f") -> {readable(arrow)}" if arrow else ")"
     line = f"{awaited}{name}({', '.join(words)}{end}"
     if len(line) > WIDTH:

@@ -1,4 +1,4 @@
-"""The scripts, from their headers; the keys and channels, from the data model beside them; the rules' numbers."""
+"""The scripts, from their headers; keys and channels, from the data model beside them; the rules' numbers."""
 
 from __future__ import annotations
 
@@ -52,9 +52,13 @@ def script(command: type[Command]) -> str:
             read.does,
             docstring(command).split("\n\n", 1)[-1] if "`report` is JSON" in docstring(command) else "",
             table(("ARGV", "argument", "form"), arguments),
-            table(("outcome", "meaning: what it carries"), ((code(word), text) for word, text in read.outcomes)),
+            table(
+                ("outcome", "meaning: what it carries"), ((code(word), text) for word, text in read.outcomes)
+            ),
             f"A repetition: {read.idempotent}",
-            f"The reply's values: {' '.join(docstring(command.reply).split())}" if docstring(command.reply) else "",
+            f"The reply's values: {' '.join(docstring(command.reply).split())}"
+            if docstring(command.reply)
+            else "",
         ]
     )
 
@@ -66,7 +70,9 @@ def scripts() -> str:
 
 def model_table(head: str) -> str:
     """The table of the data model whose first column has this name."""
-    found = re.search(rf"^\| {head} \|.*?(?=\n\n|\Z)", MODEL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^\| {head} \|.*?(?=\n\n|\Z)", MODEL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     if found is None:
         raise LookupError(f"{MODEL} has no table that begins with the column {head}")
     return found[0].strip()

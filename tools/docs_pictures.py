@@ -1,10 +1,11 @@
-"""Draws the README's picture, for light and for dark pages: SVG without scripts and without fonts of its own."""
+"""Draws the README's picture, for light and for dark pages: SVG without scripts and fonts of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', Helvetica, Arial, sans-serif"
 WIDTH, HEIGHT = 880, 262
@@ -76,7 +77,7 @@ SCHEDULE = (
     Stretch(1, "reward", 20.9, END),
 )
 TURNS = ((0, 0.0, 5.0), (1, 5.3, 10.3), (0, 10.6, 15.6), (1, 15.9, 20.9))
-SWITCHES = tuple((before[2], after[1]) for before, after in zip(TURNS, TURNS[1:], strict=False))
+SWITCHES = tuple((before[2], after[1]) for before, after in pairwise(TURNS))
 
 
 def x(time: float) -> float:
@@ -84,7 +85,9 @@ def x(time: float) -> float:
     return round(LEFT + time * UNIT, 1)
 
 
-def words(at: tuple[float, float], content: str, fill: str, *, anchor: str = "middle", weight: int = 400) -> str:
+def words(
+    at: tuple[float, float], content: str, fill: str, *, anchor: str = "middle", weight: int = 400
+) -> str:
     """One line of words whose middle is at a place."""
     left, middle = at
     style = f'font-size="14" font-weight="{weight}" text-anchor="{anchor}" fill="{fill}"'
@@ -93,7 +96,8 @@ def words(at: tuple[float, float], content: str, fill: str, *, anchor: str = "mi
 
 def bar(top: float, start: float, end: float, fill: str) -> str:
     """A filled stretch of time."""
-    return f'<rect x="{x(start):g}" y="{top:g}" width="{x(end) - x(start):.1f}" height="{BAR}" rx="4" fill="{fill}"/>'
+    size = f'width="{x(end) - x(start):.1f}" height="{BAR}"'
+    return f'<rect x="{x(start):g}" y="{top:g}" {size} rx="4" fill="{fill}"/>'
 
 
 def stretch(one: Stretch, palette: Palette) -> Iterator[str]:

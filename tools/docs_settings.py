@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from docs_markdown import code, table
 
@@ -29,7 +29,7 @@ def default(field: Any) -> str:
         case Enum():
             return code(value.value)
         case tuple():
-            return code(",".join(map(str, value)))
+            return code(",".join(str(one) for one in cast(tuple[object, ...], value)))
         case float():
             return code(f"{value:g}")
         case _:
@@ -39,7 +39,10 @@ def default(field: Any) -> str:
 def allowed(field: Any) -> str:
     """The limits of a number."""
     limits = [
-        f"{sign} {getattr(rule, name):g}" for rule in field.metadata for name, sign in SIGNS.items() if hasattr(rule, name)
+        f"{sign} {getattr(rule, name):g}"
+        for rule in field.metadata
+        for name, sign in SIGNS.items()
+        if hasattr(rule, name)
     ]
     return ", ".join(limits)
 

@@ -1,0 +1,211 @@
+"""The docs agree with the code: generated parts, state charts, links, settings, commands, events, errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import slicelock
+from slicelock import errors, settings, states
+from slicelock.cli.app import app
+from slicelock.cli.failures import ExitCode
+from slicelock.scripts import lua_root
+from tests.support import docs
+from tests.support.docs import ROOT, Block
+
+PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in docs.pages()]
+OTHER_VARIABLES = {
+    "SLICELOCK_TEST_SERVERS",
+    "SLICELOCK_EXAMPLES",
+    "SLICELOCK_SLICE",
+}  # of tests, and for commands
+TOP_FOLDERS = ("slicelock", "agent", "lua", "docs", "examples", "tests", "tools", ".ci")
+
+
+def test_what_is_generated_is_current() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---------------------------------------------------------------- state charts
+
+ARROW = re.compile(r"\s*(?:─+(?P<right>[a-z])─+►|◄─+(?P<left>[a-z])─+)\s*")
+CHART = re.compile(r"<!-- chart: (\w+) -->\n```text\n((?s:.*?))```\n\n((?:- \*\*[a-z]\*\*.*\n(?:  .*\n)*)+)")
+Step = tuple[str, str, str]  # the arrow's letter, from, to
+
+
+def charts() -> Iterator[tuple[str, str, str]]:
+    """Every chart: the enumeration it draws, the drawing, and the sentences below it."""
+    for page in docs.pages():
+        for found in CHART.finditer(docs.text_of(page)):
+            yield found[1], found[2], found[3]
+
+
+def steps(drawing: str) -> set[Step]:
+    """The arrows of a drawing; several states on one side are separated by a bar."""
+    found: set[Step] = set()
+    for line in drawing.splitlines():
+        parts = ARROW.split(line.strip())
+        names, rights, lefts = parts[::3], parts[1::3], parts[2::3]
+        for before, right, left, after in zip(names, rights, lefts, names[1:], strict=False):
+            source, target = (before, after) if right else (after, before)
+            found |= {
+                (right or left, a.strip(), b.strip()) for a in source.split("|") for b in target.split("|")
+            }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawing", "sentences"), [pytest.param(*one, id=one[0]) for one in charts()]
+)
+def test_a_state_chart_has_every_transition(kind: str, drawing: str, sentences: str) -> None:
+    allowed = states.TRANSITIONS[getattr(states, kind)]
+    drawn = {(a, b) for _, a, b in steps(drawing)}
+    assert drawn == {(str(a), str(b)) for a, targets in allowed.items() for b in targets}
+    letters = {letter for letter, _, _ in steps(drawing)}
+    assert sorted(letters) == re.findall(r"^- \*\*([a-z])\*\*: ", sentences, re.MULTILINE), (
+        "one sentence for each arrow"
+    )
+
+
+def test_every_state_machine_has_a_chart() -> None:
+    kinds: list[type[StrEnum]] = list(states.TRANSITIONS)
+    assert sorted(kind for kind, _, _ in charts()) == sorted(kind.__name__ for kind in kinds)
+
+
+def test_a_drawing_is_read_from_both_sides() -> None:
+    assert steps("a ──x──► b ──y──► c | d\na ◄──z── b") == {
+        ("x", "a", "b"),
+        ("y", "b", "c"),
+        ("y", "b", "d"),
+        ("z", "b", "a"),
+    }
+
+
+# ---------------------------------------------------------------- links and names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in docs.links(page):
+        if link.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{link}: there is no {target}"
+        assert not anchor or anchor in docs.anchors(target), f"{link}: there is no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    for name in re.findall(r"`([\w.\-/]+)`", docs.prose(page)):
+        if name.startswith(tuple(f"{top}/" for top in TOP_FOLDERS)):
+            assert (ROOT / name).exists(), name
+
+
+def test_every_page_of_the_docs_is_in_their_index() -> None:
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in docs.links(index)}
+    assert {page for page in (ROOT / "docs").rglob("*.md") if page != index} <= linked
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_setting_that_is_named_exists(page: Path) -> None:
+    kinds: list[Any] = [settings.Settings, settings.AgentSettings, settings.SimSettings]
+    known = {settings.PREFIX + name.upper() for kind in kinds for name in kind.model_fields}
+    named = set(re.findall(r"SLICELOCK_[A-Z_]*[A-Z]", docs.text_of(page)))
+    assert named <= known | OTHER_VARIABLES
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = docs.text_of(ROOT / "docs/reference/api.md")
+    pages = text + docs.text_of(ROOT / "docs/reference/errors.md")
+    missing = [name for name in slicelock.__all__ if not re.search(rf"\b{name}\b", pages)]
+    assert missing == []
+
+
+def test_every_error_is_in_the_reference() -> None:
+    text = docs.text_of(ROOT / "docs/reference/errors.md")
+    kinds = [
+        name
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    ]
+    assert [name for name in kinds if f"| `{name}` |" not in text] == []
+    assert re.findall(r"^\| `(\d)` \|", text, re.MULTILINE) == [str(int(code)) for code in sorted(ExitCode)]
+
+
+def test_every_event_is_in_the_reference() -> None:
+    text = docs.text_of(ROOT / "docs/reference/events.md")
+    written: set[str] = set()
+    for script in lua_root().rglob("*.lua"):
+        for argument in re.findall(
+            r"\bevent\(([^,{]+),", script.read_text(encoding="utf-8").replace("request_event", "event")
+        ):
+            written |= set(re.findall(r"'([a-z_]+)'", argument))
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == written
+    assert all(f"*{outcome}*" in text for outcome in states.RequestOutcome)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def command_lines() -> Iterator[tuple[Block, list[str]]]:
+    """Every call of `slicelock` in a block of shell."""
+    for page in docs.pages():
+        for block in docs.blocks(page, "sh"):
+            for line in block.text.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+                    words = words[1:]
+                if words and words[0] == "slicelock":
+                    cut = next(
+                        (at for at, word in enumerate(words) if word in ("&", ">", "|", "2>")), len(words)
+                    )
+                    yield block, words[1:cut]
+
+
+LINES = [pytest.param(words, id=f"{block}: {' '.join(words)}") for block, words in command_lines()]
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_the_command_line_takes_every_command_that_is_shown(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    path = "slicelock"
+    while hasattr(command, "get_command"):
+        context = command.make_context(path, [], resilient_parsing=True)
+        path, name, words = f"{path} {words[0]}", words[0], words[1:]
+        command = command.get_command(context, name)
+        assert command is not None, f"there is no {path}"
+    command.make_context(path, list(words))
+
+
+def test_blocks_say_how_they_are_run() -> None:
+    forms = re.compile(
+        r'|run: (no|elsewhere|terminal \d(, until "[^"]+")?)|file: [\w.]+|chart: \w+|end of generated'
+    )
+    for page in docs.pages():
+        for block in docs.blocks(page, "sh", "python", "text", "ini"):
+            assert forms.fullmatch(block.directive), f"{block}: {block.directive!r}"
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def test_pictures_are_for_light_and_dark_pages() -> None:
+    text = docs.text_of(ROOT / "README.md")
+    assert 'media="(prefers-color-scheme: dark)" srcset="docs/images/two-jobs-dark.svg"' in text
+    for picture in (ROOT / "docs/images").glob("*.svg"):
+        assert "<script" not in picture.read_text() and "<title>" in picture.read_text()
