@@ -9,17 +9,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 import slicelock
 from slicelock import errors, settings, states
 from slicelock.cli.app import app
 from slicelock.cli.failures import ExitCode
+from slicelock.demo.jobs import JobFacts
+from slicelock.demo.report import Report
+from slicelock.demo.rounds import Round
+from slicelock.demo.stage import Workload
 from slicelock.scripts import lua_root
+from slicelock.sim.record import Record, Use
 from tests.support import docs
 from tests.support.docs import ROOT, Block
 
@@ -201,7 +208,33 @@ def test_blocks_say_how_they_are_run() -> None:
             assert forms.fullmatch(block.directive), f"{block}: {block.directive!r}"
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- the README
+
+
+def masked(text: str) -> list[str]:
+    """The words, with their numbers masked."""
+    return re.sub(r"[\d.]+", "#", " ".join(text.split())).split()
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    names = ("digits-1", "digits-2")
+    jobs = [JobFacts(name, name, 1, (), digest="d", start_ns=1, end_ns=9, waits=[1]) for name in names]
+    jobs.append(JobFacts("digits-1", "killed", 1, (), killed_ns=5))
+    use = Use("digits-2", 1, 1, 6, 7)
+    solo = [Round(f"{job.name} alone", [job], Record(uses=(use,))) for job in jobs[:2]]
+    shared = Round("2 jobs taking turns", jobs[:2], Record(uses=(use,)))
+    report = Report(
+        Workload(1, 0.1, 0.1), solo, shared, Round("killed", [jobs[2], jobs[1]], Record(uses=(use,)))
+    )
+    console = Console(file=StringIO(), width=80)
+    console.print(report.as_text())
+    printed = masked(console.file.getvalue().split("\n\nTimes run")[0])  # type: ignore[attr-defined]
+    texts = [block.text for block in docs.blocks(ROOT / "README.md", "text")]
+    shown = next(text for text in texts if "in series" in text)
+    assert masked(shown) == printed
+    assert shown.rstrip().endswith(
+        "Weights and optimizer state are bit-identical to those of the runs alone."
+    )
 
 
 def test_pictures_are_for_light_and_dark_pages() -> None:
