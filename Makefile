@@ -40,6 +40,7 @@ lint: install
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python tools/docs.py
 
 types: install
 	$(BIN)/pyright

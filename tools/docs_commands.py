@@ -39,9 +39,9 @@ def section(path: str, command: Any) -> Iterator[str]:
     """One command: how it is called, what it does, its options, an example."""
     listed = [one for one in command.params if one.name not in HIDDEN and not getattr(one, "hidden", False)]
     group = hasattr(command, "list_commands")
-    usage = [path, *(word(one) for one in listed if is_argument(one)), "COMMAND" if group else "[OPTIONS]"]
+    arguments = [word(one) for one in listed if is_argument(one)]
     yield f"{'#' * min(2 + path.count(' '), 4)} {path}"
-    yield f"```\n{' '.join(usage)}\n```"
+    yield f"```\n{' '.join([path, 'COMMAND' if group else '[OPTIONS]', *arguments])}\n```"
     yield plain(command.help or "")
     if listed:
         rows = ((name(one), default(one), plain(one.help or "")) for one in listed)
@@ -57,7 +57,7 @@ def is_argument(parameter: Any) -> bool:
 
 def word(argument: Any) -> str:
     """An argument as the usage shows it."""
-    shown = str(argument.metavar or argument.name.upper()) + ("…" if argument.nargs == -1 else "")
+    shown = str(argument.metavar or argument.name.upper())
     return shown if argument.required else f"[{shown}]"
 
 

@@ -53,10 +53,11 @@ def script(command: type[Command]) -> str:
             docstring(command).split("\n\n", 1)[-1] if "`report` is JSON" in docstring(command) else "",
             table(("ARGV", "argument", "form"), arguments),
             table(
-                ("outcome", "meaning: what it carries"), ((code(word), text) for word, text in read.outcomes)
+                ("outcome", "meaning (after a colon: what comes with it)"),
+                ((code(word), text) for word, text in read.outcomes),
             ),
-            f"A repetition: {read.idempotent}",
-            f"The reply's values: {' '.join(docstring(command.reply).split())}"
+            f"When it is repeated: {read.idempotent}",
+            f"What comes with the answers: {' '.join(docstring(command.reply).split())}"
             if docstring(command.reply)
             else "",
         ]
