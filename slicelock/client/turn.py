@@ -16,7 +16,7 @@ from typing import Any
 from slicelock.client.observe import Observer
 from slicelock.companion import LoopInbox, Party, ThreadInbox
 from slicelock.errors import LeaseLost, TurnError
-from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
+from slicelock.protocol import Part, Wish, acquire, give_back, lose
 from slicelock.protocol.refusals import named
 
 log = logging.getLogger("slicelock")
@@ -126,18 +126,6 @@ class BaseTurn(ABC):
         if not self._held:
             raise TurnError(f"There is no turn on {named(part)} any more: it was yielded.")
 
-    def _own(self, part: Part) -> None:
-        """Be told of the part's loss, and end it should nobody have this turn any more."""
-        party = self._ground.party
-        if party is None:
-            return
-
-        def dropped(_: object) -> None:
-            if not party.foreign and abandon(party.ledger, part):
-                party.companion.wake()
-
-        part.owner = weakref.ref(self, dropped)
-
     def _next_part(self, timeout: float | None) -> None:
         """Ask for the same again, for the slices still had: after being away."""
         if not self._away:
@@ -234,7 +222,9 @@ class Turn(BaseTurn):
         party = self._ground.party
         if party:
             party.start()
-            self._own(self._part)
+            self._part.owner = weakref.ref(
+                self
+            )  # to be told of its loss; the companion ends it once it is gone
             self._part.inbox = inbox = ThreadInbox()
             try:
                 party.store.drive(acquire(party.ledger, self._part), inbox)
@@ -304,7 +294,9 @@ class AsyncTurn(BaseTurn):
         party = self._ground.party
         if party:
             await party.start_async()
-            self._own(self._part)
+            self._part.owner = weakref.ref(
+                self
+            )  # to be told of its loss; the companion ends it once it is gone
             self._part.inbox = inbox = LoopInbox()
             try:
                 await party.async_store().drive(acquire(party.ledger, self._part), inbox)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 from slicelock.companion.hook_runner import HookRunner
 from slicelock.companion.schedule import Schedule
 from slicelock.errors import SlicelockError
 from slicelock.keys import Keys
-from slicelock.protocol import Ledger, Part, Waker, absorb, beat, next_deadline, overdue
+from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.settings import Settings
 from slicelock.store import Hint, Store, Subscription
 
@@ -41,6 +40,7 @@ class Companion:
         self._schedule = Schedule(settings.renew)
         self._thread: threading.Thread | None = None
         self._stopped = self._hurried = False
+        self._started: object = None
         self._epoch = 0
 
     # ------------------------------------------------------------ from other threads
@@ -56,9 +56,13 @@ class Companion:
         return self._subscription.is_open
 
     def ensure_running(self) -> None:
-        """Start the thread, or start it again should it ever have ended."""
+        """Start the thread, or start it again should it ever have ended. The last one started goes on alone:
+        an interrupted start may leave one that runs and is not known to."""
         if not self.alive:
-            self._thread = threading.Thread(target=self._run, name="slicelock-companion", daemon=True)
+            self._started = token = object()
+            self._thread = threading.Thread(
+                target=self._run, args=(token,), name="slicelock-companion", daemon=True
+            )
             self._thread.start()
 
     def hurry(self) -> None:
@@ -81,8 +85,8 @@ class Companion:
 
     # ------------------------------------------------------------ the thread
 
-    def _run(self) -> None:
-        while not self._stopped:
+    def _run(self, token: object) -> None:
+        while not self._stopped and self._started is token:
             try:
                 self._round()
             except BaseException:
@@ -90,7 +94,12 @@ class Companion:
                 time.sleep(RESTART_S)
 
     def _round(self) -> None:
-        """One round: what is due, then wait for a message or the next thing that is."""
+        """One round: what is due, then wait for a message or the next thing that is.
+
+        Turns that were dropped are found here rather than by a callback of their weak reference: Python loses
+        an interrupt that hits such a callback.
+        """
+        end_dropped(self.ledger)
         self._expire()
         self._listen_again()
         if self._stopped:
@@ -226,8 +235,7 @@ class Companion:
     def _tell(self, lost: list[Part]) -> None:
         for part in lost:
             log.error("%s", part.loss)
-            owner: Any = part.owner()
-            if owner is not None:
+            if owner := part.owner and part.owner():
                 owner.notice(part)
 
 

@@ -3,7 +3,7 @@
 from slicelock.protocol.acquire import acquire, register
 from slicelock.protocol.heartbeat import Beat, News, absorb, beat, lose, next_deadline, overdue
 from slicelock.protocol.ledger import Ledger, Part, Waker, Who, Wish
-from slicelock.protocol.turns import abandon, farewell, give_back
+from slicelock.protocol.turns import end_dropped, farewell, give_back
 
 __all__ = [
     "Beat",
@@ -13,10 +13,10 @@ __all__ = [
     "Waker",
     "Who",
     "Wish",
-    "abandon",
     "absorb",
     "acquire",
     "beat",
+    "end_dropped",
     "farewell",
     "give_back",
     "lose",

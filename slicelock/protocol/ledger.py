@@ -75,7 +75,7 @@ class Part:
     wanted: bool = False
     loss: LeaseLost | None = None
     inbox: Waker | None = None
-    owner: Callable[[], Owner | None] = lambda: None  # a weak reference: a turn nobody has any more ends
+    owner: Callable[[], Owner | None] | None = None  # a weak reference: a turn nobody has any more ends
 
     @property
     def lane(self) -> str:

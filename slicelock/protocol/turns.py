@@ -49,16 +49,16 @@ def _told(call: Yield) -> Flow[YieldReply]:
         return (yield Call(call))
 
 
-def abandon(ledger: Ledger, part: Part) -> bool:
-    """Nobody has the part's turn object any more. Whether there is something for the companion to tell."""
-    if ledger.open_parts.get(part.lane) is not part:
-        return False
-    if part.fences:
-        log.warning("the turn on %s was dropped without a yield; it is yielded now", named(part))
-        ledger.keep(ledger.give_back(part))
-    else:
-        ledger.give_up(part, "the acquire was abandoned")
-    return True
+def end_dropped(ledger: Ledger) -> None:
+    """End the parts whose turn object nobody has any more; what is to be told is kept for the companion."""
+    for part in list(ledger.open_parts.values()):
+        if part.owner is None or part.owner() is not None:
+            continue
+        if part.fences:
+            log.warning("the turn on %s was dropped without a yield; it is yielded now", named(part))
+            ledger.keep(ledger.give_back(part))
+        else:
+            ledger.give_up(part, "the acquire was abandoned")
 
 
 def farewell(ledger: Ledger) -> Flow[None]:

@@ -39,6 +39,7 @@ class AsyncStore:
 
     def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
         self._endpoint = Endpoint(settings, name)
+        self._timeout = settings.store_timeout
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
         self._link: AsyncLink | None = None
@@ -108,17 +109,18 @@ class AsyncStore:
 
     async def _call(self, command: Command) -> Any:
         source = load(command.script, self._overlay)
-        tail = (1, self._meta, *command.argv())
+        tail = ("1", self._meta, *command.argv())
         try:
             return await self._exchange(("EVALSHA", source.sha, *tail))
         except NoScriptError:
             return await self._exchange(("EVAL", source.text, *tail))
 
-    async def _exchange(self, words: tuple[str | int, ...]) -> Any:
+    async def _exchange(self, words: tuple[str, ...]) -> Any:
         link = self._link or await self._connect()
         try:
-            await link.send_packed_command(pack(words))
-            return await link.read_response()
+            async with asyncio.timeout(self._timeout):
+                await link.send_packed_command(pack(words))
+                return await link.read_response()
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
@@ -133,8 +135,9 @@ class AsyncStore:
     async def _connect(self) -> AsyncLink:
         link = self._endpoint.async_link()
         try:
-            await link.connect()
-            await self._check(link)
+            async with asyncio.timeout(self._timeout):
+                await link.connect()
+                await self._check(link)
         except (RedisError, OSError) as error:
             await link.disconnect(nowait=True)
             raise explain(error, self._endpoint.place, sent=False) from None

@@ -23,7 +23,7 @@ from slicelock.errors import ConfigurationError
 from slicelock.settings import StoreSettings
 
 OLDEST_SERVER = (6, 0)  # older ones replicate scripts, not their effects, or lack what the scripts use
-_pack = cast(Callable[[tuple[str | int, ...]], bytes], cast(Any, hiredis).pack_command)
+_pack = cast(Callable[[tuple[str, ...]], bytes], cast(Any, hiredis).pack_command)
 _PLACE = ("host", "port", "db", "path", "username", "password")
 
 
@@ -66,6 +66,8 @@ class Endpoint:
             "health_check_interval": 0,
             "client_name": f"slicelock-{name}",
         }
+        if db := self._options.pop("db", 0):
+            self._options["db"] = str(db)  # see `pack`
         if "path" not in self._options:
             self._options["socket_keepalive"] = True
         self.tls = bool(self._options.pop("tls"))
@@ -76,8 +78,12 @@ class Endpoint:
         return cast(Link, self._kind(sync_links)(**self._options, retry=Retry(NoBackoff(), 0)))
 
     def async_link(self) -> AsyncLink:
-        """A connection for the running event loop that is not open yet."""
-        return cast(AsyncLink, self._kind(async_links)(**self._options, retry=AsyncRetry(NoBackoff(), 0)))
+        """A connection for the running event loop that is not open yet. Its user sets time limits.
+
+        redis-py's own limit for sending is `asyncio.wait_for`, which loses cancellations before Python 3.12.
+        """
+        options = {**self._options, "socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+        return cast(AsyncLink, self._kind(async_links)(**options))
 
     def _kind(self, links: object) -> Callable[..., object]:
         tcp = "SSLConnection" if self.tls else "Connection"
@@ -126,6 +132,7 @@ def socket_of(link: Link) -> socket.socket:
     return cast(socket.socket, cast(Any, link)._sock)
 
 
-def pack(words: tuple[str | int, ...]) -> list[bytes]:
-    """One call as bytes for `send_packed_command`."""
+def pack(words: tuple[str, ...]) -> list[bytes]:
+    """One call as bytes for `send_packed_command`. Text only: hiredis 3.5 crashes when a signal interrupts
+    its conversion of a number."""
     return [_pack(words)]

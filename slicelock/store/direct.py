@@ -46,7 +46,7 @@ class _Line(asyncio.Protocol):
         self._transport: asyncio.Transport = inside._writer.transport
         self._transport.set_protocol(self)
 
-    def write(self, words: tuple[str | int, ...]) -> None:
+    def write(self, words: tuple[str, ...]) -> None:
         self._transport.write(pack(words)[0])
 
     def data_received(self, data: bytes) -> None:
@@ -89,8 +89,9 @@ class DirectStore:
         self.close()
         link = self._endpoint.async_link()
         try:
-            await link.connect()
-            await self._check(link)
+            async with asyncio.timeout(self._timeout):
+                await link.connect()
+                await self._check(link)
         except (RedisError, OSError) as error:
             await link.disconnect(nowait=True)
             raise explain(error, self._endpoint.place, sent=False) from None
@@ -139,7 +140,7 @@ class DirectStore:
 
     def _send(self, command: Command[Any], how: str, script: str) -> None:
         assert self._line is not None
-        self._line.write((how, script, 1, self._meta, *command.argv()))
+        self._line.write((how, script, "1", self._meta, *command.argv()))
 
     def _heard(self, reply: Any) -> None:
         command, take = self._waiting.popleft()
@@ -202,7 +203,7 @@ class DirectSubscription:
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
-        self._heed, self._watchdog = heed, watchdog_s
+        self._heed, self._watchdog, self._timeout = heed, watchdog_s, settings.store_timeout
         self._line: _Line | None = None
         self._last = 0.0
 
@@ -211,11 +212,12 @@ class DirectSubscription:
         self.close()
         link = self._endpoint.async_link()
         try:
-            await link.connect()
-            await link.send_command("SUBSCRIBE", *self._channels)
-            confirmed = 0
-            while confirmed < len(self._channels):
-                confirmed += (await link.read_response())[0] == b"subscribe"
+            async with asyncio.timeout(self._timeout):
+                await link.connect()
+                await link.send_command("SUBSCRIBE", *self._channels)
+                confirmed = 0
+                while confirmed < len(self._channels):
+                    confirmed += (await link.read_response())[0] == b"subscribe"
         except (RedisError, OSError) as error:
             await link.disconnect(nowait=True)
             raise explain(error, self._endpoint.place, sent=False) from None

@@ -25,7 +25,7 @@ _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownE
 
 def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     """Turn an error of redis-py into one of ours. `sent`: the server may have carried the call out."""
-    text = str(error).strip().rstrip(".")
+    text = str(error).strip().rstrip(".") or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):

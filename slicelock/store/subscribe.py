@@ -143,7 +143,8 @@ class Subscription:
         ready = {fd for fd, _ in poller.poll(seconds * 1000)}
         if self._wake not in ready:
             return False
-        os.eventfd_read(self._wake)
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
         return True
 
     def _read(self) -> list[Hint]:
@@ -177,8 +178,8 @@ class AsyncSubscription:
         name: str = "hints",
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
-        self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
-        self._silence = _Silence(watchdog_s)
+        self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
+        self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
         self._link: AsyncLink | None = None
 
     async def open(self) -> None:
@@ -186,11 +187,12 @@ class AsyncSubscription:
         await self.aclose()
         link = self._endpoint.async_link()
         try:
-            await link.connect()
-            await link.send_command("SUBSCRIBE", *self._channels)
-            confirmed = 0
-            while confirmed < len(self._channels):
-                confirmed += _confirms(await link.read_response())
+            async with asyncio.timeout(self._timeout):
+                await link.connect()
+                await link.send_command("SUBSCRIBE", *self._channels)
+                confirmed = 0
+                while confirmed < len(self._channels):
+                    confirmed += _confirms(await link.read_response())
         except (RedisError, OSError) as error:
             await link.disconnect(nowait=True)
             raise explain(error, self._endpoint.place, sent=False) from None

@@ -100,13 +100,13 @@ class Store:
 
     def _call(self, command: Command, patience: float | None) -> Any:
         source = load(command.script, self._overlay)
-        tail = (1, self._meta, *command.argv())
+        tail = ("1", self._meta, *command.argv())
         try:
             return self._exchange(("EVALSHA", source.sha, *tail), patience)
         except NoScriptError:
             return self._exchange(("EVAL", source.text, *tail), patience)
 
-    def _exchange(self, words: tuple[str | int, ...], patience: float | None) -> Any:
+    def _exchange(self, words: tuple[str, ...], patience: float | None) -> Any:
         if not self._open:
             self._connect(patience)
         link = self._link
