@@ -94,7 +94,7 @@ def _pairs(settings: Settings) -> Callable[[], None]:
 
     def pair() -> None:
         for _ in range(2):
-            link.send_packed_command(pack(("EVALSHA", sha, 0)))
+            link.send_packed_command(pack(("EVALSHA", sha, "0")))
             link.read_response()
 
     return pair
