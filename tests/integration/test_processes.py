@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -150,6 +151,48 @@ def test_a_waiter_frozen_and_killed_is_forgotten(stage: Stage) -> None:
     waiter.kill()
     holder.finishes_right()
     stage.start(plan(stage, 3), "next").finishes_right()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_at_once(stage: Stage, seed: int) -> None:
+    """Jobs come and are killed, freeze for less than a lease, and the agent dies over and over."""
+    dice = random.Random(seed)
+    kept = [stage.start(plan(stage, number, turns=60), f"kept-{number}") for number in range(3)]
+    doomed: list[Job] = []
+
+    def freeze() -> None:
+        job = dice.choice(kept)
+        job.signal(signal.SIGSTOP)
+        pause(dice.uniform(0, 0.5))
+        job.signal(signal.SIGCONT)
+
+    def come() -> None:
+        number = len(doomed)
+        doomed.append(stage.start(plan(stage, 100 + number, turns=1000), f"doomed-{number}"))
+
+    def die() -> None:
+        if alive := [job for job in doomed if job.process.poll() is None]:
+            dice.choice(alive).kill()
+
+    def agent() -> None:
+        stage.kill_agent()
+        pause(dice.uniform(0, 0.3))
+        stage.start_agent()
+
+    for _ in range(25):
+        dice.choice([freeze, come, die, agent])()
+        pause(dice.uniform(0, 0.5))
+    for job in doomed:
+        job.kill()
+    for job in kept:
+        job.finishes_right()
+
+
+def pause(seconds: float) -> None:
+    """Let the others go on for a while: here time is the fault, not something to wait for."""
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() >= until)
 
 
 @pytest.mark.parametrize("turns", [12, pytest.param(400, marks=pytest.mark.slow)])
