@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,8 +27,11 @@ def gone(look: Callable[[], Iterable[T]]) -> list[T]:
 
 def children() -> set[int]:
     """The child processes of this one, zombies included."""
-    tasks = Path("/proc/self/task")
-    return {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has just ended
+            found.update(int(pid) for pid in (task / "children").read_text().split())
+    return found
 
 
 def describe(pid: int) -> str:
