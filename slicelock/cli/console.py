@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
+
+from slicelock.errors import LeaseLost
 
 PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
 
@@ -27,6 +30,20 @@ def show_json(data: object) -> None:
 def say(line: str) -> None:
     """Tell the user something that is not the result."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def logged() -> Generator[None]:
+    """What the client logs is said too, except what becomes the command's own error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("slicelock: %(message)s"))
+    handler.addFilter(lambda record: not any(isinstance(one, LeaseLost) for one in record.args or ()))
+    logger = logging.getLogger("slicelock")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextmanager

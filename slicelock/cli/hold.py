@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from slicelock.cli.child import GuardedCommand, SignalWatch
 from slicelock.cli.console import say
@@ -25,7 +25,6 @@ from slicelock.settings import Settings
 from slicelock.store import AsyncStore
 from slicelock.wire import Register
 
-T = TypeVar("T")
 PATIENCE_S = 1.0  # waiting for longer is said
 HEALTH_S = (0.5, 2.0)  # between two questions to the health URL, and for each answer
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -96,11 +95,13 @@ class Hold:
         if self._ended_by:
             return 128 + self._ended_by
         self._child = child = GuardedCommand.start(self.plan.command, self.plan.env)
-        registration = asyncio.create_task(self._keep_registered(child.pid))
+        over = asyncio.Event()
+        registration = asyncio.create_task(self._keep_registered(child.pid, over))
         try:
             return await self._mind(turn, child)
         finally:
-            await cancelled(registration)
+            over.set()
+            await registration
             child.close()
 
     async def _mind(self, turn: AsyncTurn, child: GuardedCommand) -> int:
@@ -127,27 +128,26 @@ class Hold:
         with contextlib.suppress(LeaseLost):
             await turn.yield_()
 
-    async def _keep_registered(self, pid: int) -> None:
-        """Agents know the command as a process of the run, by its own identity, until it has ended."""
-        settings, run = self.plan.settings, self.plan.settings.run or ""
+    async def _keep_registered(self, pid: int, over: asyncio.Event) -> None:
+        """Agents know the command as a process of the run, by its own identity, until it is over."""
         try:
             process = str(ProcessIdentity.of(pid))
         except ProcessLookupError:
             return
-        store = AsyncStore(settings, name="run")
+        store = AsyncStore(self.plan.settings, name="run")
+        while not over.is_set():
+            await self._register(store, process, gone=False)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.plan.settings.renew):
+                    await over.wait()
+        await self._register(store, process, gone=True)
+        await store.aclose()
 
-        async def tell(gone: bool) -> None:
-            with contextlib.suppress(StoreError):  # the next one will do, or the agent sees it end
-                slices = tuple(self.plan.slices)
-                await store.run(Register(run, settings.job_name(), process, os.getuid(), slices, [], gone))
-
-        try:
-            while True:
-                await tell(gone=False)
-                await asyncio.sleep(settings.renew)
-        finally:
-            await tell(gone=True)
-            await store.aclose()
+    async def _register(self, store: AsyncStore, process: str, *, gone: bool) -> None:
+        settings, slices = self.plan.settings, tuple(self.plan.slices)
+        call = Register(settings.run or "", settings.job_name(), process, os.getuid(), slices, [], gone)
+        with contextlib.suppress(StoreError):  # the next one will do, or an agent sees the process end
+            await store.run(call)
 
 
 async def answers(url: str) -> None:

@@ -13,6 +13,7 @@ import typer
 from slicelock.cli import options
 from slicelock.cli.app import app
 from slicelock.cli.child import SignalWatch, not_started
+from slicelock.cli.console import logged
 from slicelock.cli.hold import Hold, Plan
 from slicelock.cli.pool import connected, look
 from slicelock.companion.launch import who_am_i
@@ -83,7 +84,9 @@ def run(
         become(command, env)
     plan = Plan(command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until)
     SignalWatch.block()
-    raise typer.Exit(asyncio.run(Hold(plan).run()))
+    with logged():
+        code = asyncio.run(Hold(plan).run())
+    raise typer.Exit(code)
 
 
 def check_usage(names: Sequence[str], hold: bool, until: str) -> None:

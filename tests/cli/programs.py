@@ -23,12 +23,11 @@ def program(*words: str, env: Mapping[str, str] | None = None) -> Generator[subp
         stderr=subprocess.PIPE,
         text=True,
     )
-    try:
-        with process:
+    with process:
+        try:
             yield process
+        finally:
             process.kill()
-    finally:
-        process.kill()
 
 
 def below(pid: int) -> list[int]:
