@@ -47,6 +47,9 @@ class Eviction:
             "cuda": self._from_outside,
             "kill": self._by_kill,
         }
+        if self._at.is_empty_of(self._stay):
+            self._page.drop(self._run)
+            return Outcome(True)
         poisoned = self._stay.state is RunState.POISONED
         for way in ways:
             if poisoned and way != "kill":

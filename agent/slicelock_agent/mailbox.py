@@ -66,14 +66,18 @@ class Mailbox:
         if not queue or queue[0].answer.done() or not word.outcome:
             return
         if (word.n, word.what) == (queue[0].n, queue[0].what):
-            queue[0].answer.set_result(word)
+            self._answer(queue[0], word)
 
     def gone(self, process: str) -> None:
         """A process has ended: what it had on a device is gone, and nothing is left to reload."""
         for order in list(self._queues.get(process, ())):
-            if not order.answer.done():
-                order.answer.set_result(Word(order.n, order.what, "done"))
+            self._answer(order, Word(order.n, order.what, "done"))
         self._newest.pop(process, None)
+
+    def _answer(self, order: Order, word: Word) -> None:
+        if not order.answer.done():
+            order.answer.set_result(word)
+        self._done(order)
 
     def _begin(self, order: Order) -> None:
         order.n = max(order.fence, self._newest.get(order.process, 0) + 1)

@@ -202,14 +202,12 @@ def refusal(wanted: Wanted, here: Here, now_ms: int) -> str:
 
 def _bring(run: str, here: Here) -> Action:
     stay = here.stays.get(run)
+    if stay is not None and stay.state is RunState.LOADED:
+        return Action(Step.RELOAD if stay.hooked else Step.ADMIT, run)
     if here.strange:
         return Action(Step.WIPE)
     if stay is None:
         return Action(Step.ADMIT, run)
-    match stay.state:
-        case RunState.LOADED:
-            return Action(Step.RELOAD if stay.hooked else Step.ADMIT, run)
-        case RunState.SAVED:
-            return Action(Step.RESTORE, run)
-        case _:
-            return Action(Step.REFUSE, run, f"the run's state here is {stay.state}")
+    if stay.state is RunState.SAVED:
+        return Action(Step.RESTORE, run)
+    return Action(Step.REFUSE, run, f"the run's state here is {stay.state}")

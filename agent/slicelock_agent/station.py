@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicelock.settings import AgentSettings
+from slicelock.states import RunState
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, Subject, Target
 from slicelock_agent.journal import Page
-from slicelock_agent.reconcile import ON_DEVICE, Here
+from slicelock_agent.reconcile import ON_DEVICE, Here, Stay
 from slicelock_agent.registry import Process, Registry
 
 DRIVER_PATIENCE_S = 30.0
@@ -39,14 +40,14 @@ class Station:
         """Seconds that hooks may take."""
         return self.settings.hook_deadline
 
-    def here(self) -> Here:
-        """What is here at this moment."""
+    def here(self, wanted: str) -> Here:
+        """What is here at this moment; `wanted`: the run that is asked for."""
         page = self.page
         return Here(
             top=page.top,
             admitted=page.admitted,
             stays=page.stays,
-            dead=self.registry.dead(page.stays),
+            dead=self.registry.dead((*page.stays, wanted)),
             strange=self.strange(),
         )
 
@@ -55,6 +56,12 @@ class Station:
         if not self.accelerator.exclusive or any(s.state in ON_DEVICE for s in self.page.stays.values()):
             return False
         return self.accelerator.used(self.devices) > 0
+
+    def is_empty_of(self, stay: Stay) -> bool:
+        """Whether there is nothing to move of a loaded run: no hooks, and nothing on devices of its own."""
+        if not self.accelerator.exclusive or stay.hooked or self.registry.moves_itself(stay.run, self.name):
+            return False
+        return stay.state is RunState.LOADED and not self.accelerator.used(self.devices)
 
     def subject(self, run: str, fence: int, image: str = "") -> Subject:
         """The run with all of its processes here, for the accelerator."""

@@ -115,7 +115,7 @@ class Switcher:
 
     def _at_once(self) -> None:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
-        here = self.at.here()
+        here = self.at.here(self.wanted.run)
         action = self._next(here)
         if action.step is Step.EVICT and (gone := self._left_nothing(here)):
             rest = {run: stay for run, stay in here.stays.items() if run not in gone}
@@ -128,15 +128,9 @@ class Switcher:
             self._look.set()
 
     def _left_nothing(self, here: Here) -> tuple[str, ...]:
-        """Runs in the way that have nothing to move: no hooks, and nothing on the devices."""
-        if not self.at.accelerator.exclusive or self.at.accelerator.used(self.at.devices):
-            return ()
+        """Runs in the way that have nothing to move."""
         others = [stay for run, stay in here.stays.items() if run != self.wanted.run]
-        return tuple(stay.run for stay in others if self._has_nothing(stay))
-
-    def _has_nothing(self, stay: Stay) -> bool:
-        hooks = stay.hooked or self.at.registry.moves_itself(stay.run, self.at.name)
-        return stay.state is RunState.LOADED and not hooks
+        return tuple(stay.run for stay in others if self.at.is_empty_of(stay))
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
         try:
@@ -181,7 +175,7 @@ class Switcher:
 
     async def _work(self) -> None:
         try:
-            while (action := self._next(self.at.here())) is not REST:
+            while (action := self._next(self.at.here(self.wanted.run))) is not REST:
                 self.doing = f"{action.step} {action.run}".strip()
                 self._at_work = action
                 self._recalled.clear()
