@@ -4,7 +4,8 @@ local function missing_slices(id, r, part)
   for s, fence in pairs(part.fences or {}) do
     local S = record('slice', s) or {}
     local here = r and r.state == 'held' and S.request == id and tonumber(S.fence) == fence
-    if not here and not contains(yielded, s) then list[#list + 1] = s end
+    local given = contains(yielded, s) or r and rules.has_yielded(r, part.member, s)  -- the latter: the yield came first
+    if not here and not given then list[#list + 1] = s end
   end
   return list
 end
