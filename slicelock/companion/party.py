@@ -22,13 +22,13 @@ from slicelock.companion.hook_runner import Offer
 from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.launch import who_am_i
 from slicelock.companion.thread import Companion
-from slicelock.errors import SlicelockError
+from slicelock.errors import SlicelockError, StoreTimeout
 from slicelock.model import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
 from slicelock.steps import Call
 from slicelock.store import AsyncStore, Store
-from slicelock.wire import Status, StatusReply
+from slicelock.wire import Command, Status, StatusReply
 
 log = logging.getLogger("slicelock")
 
@@ -137,13 +137,18 @@ class Party:
             _close_in(loop, store, until)
 
     def _say_farewell(self, ledger: Ledger, until: float) -> None:
-        flow = farewell(ledger)
         try:
-            for step in flow:
+            for step in farewell(ledger):
                 assert isinstance(step, Call)
-                self.store.run(step.command, max(until - time.monotonic(), 0.05))
+                self._tell(step.command, until)
         except SlicelockError as failure:
             log.warning("the process ends without Redis: %s", failure)
+
+    def _tell(self, command: Command, until: float) -> None:
+        try:
+            self.store.run(command, max(until - time.monotonic(), 0.05))
+        except StoreTimeout:  # perhaps a connection that was closed meanwhile
+            self.store.run(command, max(until - time.monotonic(), 0.05))
 
 
 def _close_in(loop: asyncio.AbstractEventLoop, store: AsyncStore, until: float) -> None:

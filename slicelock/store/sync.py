@@ -107,11 +107,9 @@ class Store:
             return self._exchange(("EVAL", source.text, *tail), patience)
 
     def _exchange(self, words: tuple[str, ...], patience: float | None) -> Any:
-        if not self._open:
-            self._connect(patience)
+        self._send(pack(words), patience)
         link = self._link
         try:
-            link.send_packed_command(pack(words))
             _await_answer(link, patience)
             return link.read_response()
         except NoScriptError:
@@ -124,6 +122,26 @@ class Store:
         except BaseException:
             self._drop()  # an interrupted exchange leaves half a reply behind
             raise
+
+    def _send(self, call: list[bytes], patience: float | None) -> None:
+        """Send the whole call or nothing of it: what fails here has not been carried out.
+
+        A server that was restarted shows itself only now, so a connection that was open before is made anew.
+        """
+        for fresh in (not self._open, True):
+            if not self._open:
+                self._connect(patience)
+            try:
+                self._link.send_packed_command(call)
+            except (RedisError, OSError) as error:
+                self._drop()
+                if fresh:
+                    raise explain(error, self._endpoint.place, sent=False) from None
+            except BaseException:
+                self._drop()
+                raise
+            else:
+                return
 
     def _connect(self, patience: float | None) -> None:
         link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
