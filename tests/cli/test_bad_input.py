@@ -17,6 +17,12 @@ from tests.cli.programs import program
 OTHERS = (["status"], ["slice", "list"], ["slice", "declare", "a"], ["slice", "forget", "a"], ["revoke", "a"])
 
 
+@pytest.fixture
+def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
+    """One kind of server is enough here."""
+    return valkey_server
+
+
 @pytest.mark.parametrize("words", OTHERS, ids=" ".join)
 def test_no_settings(call: Call, words: list[str]) -> None:
     ended = call(*words)

@@ -15,6 +15,7 @@ from threading import Thread
 import pytest
 
 from slicelock.cli.failures import ExitCode
+from slicelock.embedded import EmbeddedServer
 from slicelock.model import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
@@ -49,6 +50,12 @@ class Pool:
     def give(self) -> None:
         """The other run yields."""
         assert self.store.run(Yield("other", "main", 1, "0")).outcome == "YIELDED"
+
+
+@pytest.fixture
+def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
+    """One kind of server is enough here."""
+    return valkey_server
 
 
 @pytest.fixture
