@@ -198,14 +198,20 @@ class Registry:
         run = self.runs.setdefault(name, Run(name))
         run.rev, run.job = str(facts["rev"]), str(facts.get("job", ""))
         listed = dict(_items(facts.get("processes")))
-        for text, process in list(run.processes.items()):
+        for text, process in run.processes.items():
             process.listed = text in listed
-            if process.found.presence is Presence.GONE and not process.listed and run.here():
-                del run.processes[text]
         self._meet(run, self._new(run, listed), listed=True)
+        self._bury(run)
         for text, entry in listed.items():
             if text in run.processes:
                 self._take(run, text, cast(Mapping[str, Any], entry))
+
+    def _bury(self, run: Run) -> None:
+        """Forget those of a living run that have ended and that Redis knows no longer."""
+        if run.here():
+            over = [t for t, p in run.processes.items() if p.found.presence is Presence.GONE and not p.listed]
+            for text in over:
+                del run.processes[text]
 
     def _new(self, run: Run, listed: Mapping[str, object]) -> dict[str, ProcessIdentity]:
         new: dict[str, ProcessIdentity] = {}

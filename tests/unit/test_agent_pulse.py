@@ -1,0 +1,220 @@
+"""Beats: when they are sent, what goes with them, and that nothing stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slicelock_agent.mailbox import Mailbox
+from slicelock_agent.pulse import Facts, Pulse
+from slicelock_agent.switcher import Result
+
+from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.wire import Beat, BeatReply, Command
+from tests.support.rig import Rig
+from tests.support.wait import wait_until_async
+
+
+class Redis:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.opens: list[SlicelockError | None] = []
+        self.waiting: list[tuple[dict[str, Any], Callable[[Any], None]]] = []
+
+    async def open(self) -> None:
+        failure = self.opens.pop(0) if self.opens else None
+        if failure:
+            raise failure
+        self.is_open = True
+
+    def call(self, command: Command[Any], take: Callable[[Any], None]) -> None:
+        assert isinstance(command, Beat)
+        self.waiting.append((json.loads(command.argv()[-1]), take))
+
+    def answer(self, reply: BeatReply | SlicelockError | None = None, **facts: Any) -> dict[str, Any]:
+        """Answer the oldest beat; what it said."""
+        report, take = self.waiting.pop(0)
+        take(reply or BeatReply("OK", epoch=1, **{"wanted": {"s": {"state": "free"}}, **facts}))
+        return report
+
+
+def switching(run: str, fence: int, **facts: Any) -> dict[str, Any]:
+    given = {
+        "state": "switching",
+        "fence": str(fence),
+        "run": run,
+        "lane": "main",
+        "k": "1",
+        "known": "1",
+        **facts,
+    }
+    return {"s": given}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with Rig(tmp_path) as made:
+        await made.idle()
+        yield made
+
+
+@pytest.fixture
+def redis() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+def pulse(rig: Rig, redis: Redis) -> Pulse:
+    made = Pulse(redis, Facts("n1", "boot", "1", 10_000, 0.05), rig.registry, Mailbox())
+    made.switchers["s"] = rig.switcher
+    rig.switcher._tell, rig.switcher._post = made.tell, made.wake
+    return made
+
+
+async def test_a_hint_leads_to_ready_without_waiting(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    assert redis.answer(wanted=switching("a", 10))["results"] == []
+    [result] = redis.waiting[0][0]["results"]  # sent before this test could wait for anything
+    assert (result["slice"], result["fence"], result["outcome"], result["moved"]) == ("s", 10, "READY", False)
+    assert redis.waiting[0][0]["slices"]["s"]["run"] == "a"
+
+
+async def test_one_beat_at_a_time_and_one_more_for_all_that_came_meanwhile(
+    pulse: Pulse, redis: Redis
+) -> None:
+    for _ in range(5):
+        pulse.wake()
+    assert len(redis.waiting) == 1
+    redis.answer()
+    assert len(redis.waiting) == 1
+    redis.answer()
+    assert redis.waiting == []
+
+
+async def test_beats_go_on_with_nothing_new(pulse: Pulse, redis: Redis) -> None:
+    task = asyncio.create_task(pulse.run())
+    for _ in range(3):
+        await wait_until_async(lambda: redis.waiting)
+        redis.answer()
+    task.cancel()
+
+
+@pytest.mark.parametrize("failure", [StoreTimeout("lost"), StoreUnavailable("away"), SchemaMismatch("other")])
+async def test_a_result_is_sent_until_it_has_arrived(
+    pulse: Pulse, redis: Redis, failure: SlicelockError
+) -> None:
+    result = Result("s", 10, "FAILED", "a", "evict", "why")
+    pulse.tell(result)
+    assert redis.answer(failure)["results"][0]["reason"] == "why"
+    assert redis.waiting == [], "not at once: Redis has a problem"
+    pulse.wake()
+    assert redis.answer()["results"][0]["fence"] == 10
+    pulse.wake()
+    assert redis.answer()["results"] == []
+
+
+async def test_a_newer_result_takes_the_place_of_an_older_one(pulse: Pulse, redis: Redis) -> None:
+    pulse.tell(Result("s", 10, "READY", "a"))
+    pulse.tell(Result("s", 20, "READY", "b"))
+    redis.answer()
+    assert [result["fence"] for result in redis.answer()["results"]] == [20]
+    assert redis.waiting == []
+
+
+async def test_an_end_is_told_until_it_has_arrived(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    rig.registry.exits.add(("a", "p"))
+    pulse.wake()
+    assert redis.answer(StoreTimeout("lost"))["exits"] == [{"run": "a", "process": "p"}]
+    pulse.wake()
+    redis.answer()
+    assert not rig.registry.exits
+
+
+@pytest.mark.parametrize(
+    "wanted", [{}, {"s": None}, {"s": []}, {"s": {"fence": "x"}}, {"s": {"fence": []}}, [], None, 7]
+)
+async def test_an_answer_that_makes_no_sense_stops_nothing(
+    pulse: Pulse, redis: Redis, wanted: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    pulse.wake()
+    redis.answer(wanted=wanted)
+    assert caplog.records
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10))
+    assert redis.answer()["results"][0]["outcome"] == "READY"
+
+
+async def test_runs_that_make_no_sense_stop_nothing(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10), runs={"a": {"rev": "1", "processes": {"#": 3}}, "b": None})
+    assert redis.answer()["results"][0]["outcome"] == "READY"
+
+
+async def test_an_unknown_slice_is_noted_and_asks_for_nothing(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(wanted={"s": {"known": "0"}})
+    assert pulse.unknown == {"s"}
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10))
+    assert pulse.unknown == set()
+
+
+async def test_a_new_epoch_has_everything_told_again(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10), runs={"a": {"rev": "7", "job": "j", "processes": {}}})
+    assert redis.answer()["known"] == {"a": "7"}
+    pulse.wake()
+    redis.answer(BeatReply("OK", epoch=2, wanted=switching("a", 10, settling="1")))
+    pulse.wake()
+    assert redis.answer()["known"] == {"a": ""}
+
+
+async def test_a_switch_that_a_new_epoch_asks_for_again_is_answered_again(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10))
+    redis.answer(wanted=switching("a", 10))
+    assert redis.waiting == [], "Redis has it: nothing more to say"
+    pulse._regular = True
+    pulse.wake()
+    redis.answer(BeatReply("OK", epoch=2, wanted=switching("a", 10)))
+    assert redis.answer()["results"][0]["outcome"] == "READY"
+    assert redis.waiting == []
+
+
+async def test_redis_away_is_said_once_and_waited_for(
+    pulse: Pulse, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slicelock_agent.pulse.RETRY_S", 0.01)
+    redis.is_open, redis.opens = False, [StoreUnavailable("Redis is away.")] * 5
+    pulse.wake()
+    assert redis.waiting == []
+    task = asyncio.create_task(pulse.run())
+    await wait_until_async(lambda: redis.waiting)
+    redis.answer()
+    assert [record.message for record in caplog.records] == ["Redis is away. Turns go on."]
+    task.cancel()
+
+
+async def test_more_to_reap_leads_to_another_beat(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(more=True)
+    await wait_until_async(lambda: redis.waiting)
+    redis.answer()
+
+
+async def test_all_results_can_be_waited_for(pulse: Pulse, redis: Redis) -> None:
+    await pulse.told_all()
+    pulse.tell(Result("s", 10, "READY", "a"))
+    waiting = asyncio.create_task(pulse.told_all())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    redis.answer()
+    while redis.waiting:
+        redis.answer()
+    await waiting
