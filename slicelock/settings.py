@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from slicelock.errors import ConfigurationError
@@ -116,6 +116,9 @@ class Settings(StoreSettings):
     """Seconds after which a waiting request ends whose process is no longer heard of; never more than `lease`."""
     poll: Annotated[float, Field(gt=0)] = 3.0
     """Seconds after which a waiter asks again although no message came; never more than a third of `lease`."""
+    host_pool: Annotated[ByteSize, Field(gt=0)] | None = None
+    """The most host memory that this process pins for its offloaded tensors, for example `64GiB`. Default: what the machine
+    can give, less a reserve of 8 GiB or a tenth."""
 
     @field_validator("job", "run", "member", "lane")
     @classmethod
@@ -212,7 +215,9 @@ class AgentSettings(StoreSettings, SimSettings):
     @field_validator("allow_uids", mode="before")
     @classmethod
     def _uids(cls, value: object) -> object:
-        return tuple(int(part) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return (
+            tuple(int(part) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        )
 
     @model_validator(mode="after")
     def _relations(self) -> Self:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from slicelock.companion import Hook
 from slicelock.errors import ConfigurationError
+from slicelock.hooks.memory_saver import MemorySaver
+from slicelock.hooks.moved import Moved
+from slicelock.hooks.torch_offload import TorchOffload
 
 
 class SelfOffload:
@@ -31,4 +34,4 @@ class SelfOffload:
         """Nothing to do: the framework does it after the turn has begun."""
 
 
-__all__ = ["Hook", "SelfOffload"]
+__all__ = ["Hook", "MemorySaver", "Moved", "SelfOffload", "TorchOffload"]

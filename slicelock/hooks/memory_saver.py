@@ -1,0 +1,228 @@
+"""The hook for jobs whose memory must keep its addresses, as CUDA graphs need: through torch_memory_saver.
+
+That library ends the process when something is paused twice, resumed twice, or resumed into too little
+memory. So every pause and resume of this process goes through one book, also those that a framework calls
+itself, and nothing is resumed before there is room for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, cast
+
+from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
+from slicelock.hooks.moved import Moved
+from slicelock.hooks.torch_offload.torch_module import load_torch
+from slicelock.host_memory import readable
+
+log = logging.getLogger("slicelock")
+
+BOOK = "_slicelock_book"
+
+
+class MemorySaver:
+    """Pauses the regions of `torch_memory_saver`: those of one tag, or of all tags.
+
+    What the framework had paused itself stays paused on reload. The library's host backup is kept between
+    switches, so that it is pinned once. Regions without `enable_cpu_backup` lose their contents, as ever.
+
+    ConfigurationError when the library is not installed.
+    """
+
+    def __init__(self, tag: str | None = None) -> None:
+        self._tag = tag
+        self._torch = load_torch()
+        self._saver = _library()
+        self._book = Book.of(self._saver)
+        self._paused: tuple[str | None, ...] = ()
+        self._freed: dict[int, int] = {}
+        self.last = Moved(0)
+
+    def offload(self) -> Moved:
+        """Pause what is not paused. SnapshotFailed when the library was never used in this process."""
+        if self._paused:
+            return Moved(0)
+        self._refuse_unused()
+        begun = time.monotonic()
+        tags = self._book.awake(self._tag)
+        if not tags:
+            return Moved(0)
+        self._settle()
+        before = self._free()
+        try:
+            for tag in tags:
+                self._book.pause(tag, ours=True)
+                self._paused += (tag,)
+        except Exception as failure:
+            self._resume()
+            raise SnapshotFailed(f"Pausing failed: {failure} What had been paused is resumed.") from failure
+        after = self._free()
+        self._freed = {index: max(0, after[index] - before[index]) for index in before}
+        self.last = Moved(sum(self._freed.values()), seconds=time.monotonic() - begun)
+        return self.last
+
+    def reload(self) -> Moved:
+        """Resume what `offload` paused. RestoreFailed, with the numbers, when there is no room for it: the
+        library would end the process.
+        """
+        if not self._paused:
+            return Moved(0)
+        begun = time.monotonic()
+        self._refuse_full()
+        self._resume()
+        self._settle()
+        self.last = Moved(sum(self._freed.values()), seconds=time.monotonic() - begun)
+        self._freed = {}
+        return self.last
+
+    def _resume(self) -> None:
+        while self._paused:
+            self._book.resume(self._paused[-1], ours=True)
+            self._paused = self._paused[:-1]
+
+    def _refuse_unused(self) -> None:
+        if getattr(self._saver, "_impl", None) is None:
+            raise SnapshotFailed(
+                "torch_memory_saver has not been used in this process, so it has nothing to pause.",
+                advice="Allocate inside its `region(enable_cpu_backup=True)`, or use TorchOffload.",
+            )
+        if not self._saver.retain_cpu_backup:
+            self._saver.retain_cpu_backup = True
+
+    def _refuse_full(self) -> None:
+        for index, free in self._free().items():
+            needed = self._freed.get(index, 0)
+            if free < needed:
+                raise RestoreFailed(
+                    f"cuda:{index} has {readable(free)} free, and {readable(needed)} are to come back; "
+                    "nothing was resumed."
+                )
+
+    def _settle(self) -> None:
+        for index in self._indices():
+            self._torch.cuda.synchronize(index)
+        self._torch.cuda.empty_cache()
+
+    def _free(self) -> dict[int, int]:
+        return {index: int(self._torch.cuda.mem_get_info(index)[0]) for index in self._indices()}
+
+    def _indices(self) -> list[int]:
+        """The devices that this process has memory on; asking about others would cost it a context there."""
+        cuda = self._torch.cuda
+        used = [index for index in range(cuda.device_count()) if cuda.memory_reserved(index)]
+        return sorted({*used, *self._freed}) or [int(cuda.current_device())]
+
+
+class Book:
+    """What of one saver is paused, and by whom. It stands in for the saver's `pause`, `resume`, `region` and
+    `cuda_graph`, so that a framework's own calls are in it too.
+    """
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver
+        self._pause, self._resume = saver.pause, saver.resume
+        self._lock = threading.RLock()
+        self._tags = _tags_of(saver)
+        self._all: bool | None = (
+            None  # of tags that have no word of their own: None is awake, else whether by us
+        )
+        self._each: dict[str, bool | None] = {}
+
+    @classmethod
+    def of(cls, saver: Any) -> Book:
+        """The saver's book; there is one for each saver."""
+        attributes = cast(dict[str, Any], vars(saver))
+        if BOOK not in attributes:
+            book = cls(saver)
+            stand_ins = {"pause": book.pause, "resume": book.resume}
+            stand_ins |= {name: book.noting(getattr(saver, name)) for name in ("region", "cuda_graph")}
+            attributes.update(stand_ins, **{BOOK: book})
+        return attributes[BOOK]
+
+    def awake(self, tag: str | None) -> list[str | None]:
+        """What is to be paused so that `tag` (None: everything) is, and nothing is paused twice."""
+        with self._lock:
+            if tag is not None:
+                return [tag] if self._held(tag) is None else []
+            awake = [one for one in sorted(self._known()) if self._held(one) is None]
+            nothing_paused = self._all is None and len(awake) == len(self._known())
+            return [None] if nothing_paused else [*awake]
+
+    def pause(self, tag: str | None = None, *, ours: bool = False) -> None:
+        """As the saver's own. SlicelockError, not the process's end, when something of it is paused."""
+        with self._lock:
+            owners = self._owners(tag)
+            if held := [ours for ours in owners if ours is not None]:
+                raise _refused("pause", tag, "something is paused already", any(held))
+            self._pause(tag)
+            self._note(tag, ours)
+
+    def resume(self, tag: str | None = None, *, ours: bool = False) -> None:
+        """As the saver's own. SlicelockError, instead of the process's end, when something of it is not
+        paused; also when it is slicelock that has paused it, since the run then has no turn.
+        """
+        with self._lock:
+            owners = self._owners(tag)
+            if None in owners:
+                raise _refused("resume", tag, "something is not paused", False)
+            if any(owners) and not ours:
+                raise _refused("resume", tag, "it must stay paused", True)
+            self._resume(tag)
+            self._note(tag, None)
+
+    def noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, with the tags noted that it is called with."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            first = args[0] if args and isinstance(args[0], str) else "default"
+            self._tags.add(str(kwargs.get("tag", first)))
+            return original(*args, **kwargs)
+
+        return noted
+
+    def _known(self) -> set[str]:
+        return self._tags | self._each.keys()
+
+    def _held(self, tag: str) -> bool | None:
+        """None while the tag is awake, else whether it was paused by us."""
+        return self._each.get(tag, self._all)
+
+    def _owners(self, tag: str | None) -> list[bool | None]:
+        """By whom the parts of `tag` are paused."""
+        if tag is not None:
+            return [self._held(tag)]
+        return [self._held(one) for one in self._known()] or [self._all]
+
+    def _note(self, tag: str | None, owner: bool | None) -> None:
+        if tag is None:
+            self._all, self._each = owner, {}
+        else:
+            self._each[tag] = owner
+
+
+def _refused(verb: str, tag: str | None, why: str, ours: bool) -> SlicelockError:
+    by = ", because the run has no turn" if ours else ""
+    return SlicelockError(
+        f"torch_memory_saver.{verb}({tag!r}) was not carried out: {why}{by}. The library would have ended "
+        "the process."
+    )
+
+
+def _tags_of(saver: Any) -> set[str]:
+    """The tags of regions that were there before the book."""
+    pools: Iterable[Any] = getattr(getattr(saver, "_impl", None), "_mem_pools", ())
+    return {str(key[0]) for key in pools}
+
+
+def _library() -> Any:
+    try:
+        return import_module("torch_memory_saver").torch_memory_saver
+    except ImportError as missing:
+        raise ConfigurationError(
+            f"torch_memory_saver cannot be imported ({missing}).",
+            advice="pip install 'slicelock[memory-saver]' in the job's environment.",
+        ) from None

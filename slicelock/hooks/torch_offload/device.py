@@ -1,0 +1,206 @@
+"""What moving tensors needs from a device, and a CUDA device that offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from slicelock.errors import ConfigurationError
+from slicelock.hooks.torch_offload.driver import Driver
+from slicelock.hooks.torch_offload.guard import Guard, guard_for
+from slicelock.hooks.torch_offload.layout import Place
+from slicelock.hooks.torch_offload.pages import Pages
+from slicelock.hooks.torch_offload.pool import Allowance, Memory, Pinner, block_for, process_allowance
+from slicelock.hooks.torch_offload.refusals import Segments, refuse_by_allocator, refuse_graphs
+
+CHUNK = 256 << 20
+GRANULARITY = 512  # of torch's allocator
+UNLIMITED = 1 << 40
+"""Address space for a pool without a limit; it costs nothing."""
+
+
+class Device(Pinner, Protocol):
+    """One device. Copies are queued in order on a stream of their own."""
+
+    name: str
+    key: str
+    """The same for every process that sees the device, by whatever index."""
+
+    def entered(self) -> AbstractContextManager[Any]:
+        """Work on this device in the present thread."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for everything that the job has queued."""
+        ...
+
+    def copy_out(self, host: int, address: int, nbytes: int) -> None: ...
+    def copy_in(self, address: int, host: int, nbytes: int) -> None: ...
+
+    def mark(self) -> Any:
+        """A mark behind the copies queued so far."""
+        ...
+
+    def wait(self, mark: Any) -> None: ...
+    def finish(self) -> None:
+        """Wait for all copies."""
+        ...
+
+    def give_back(self) -> int:
+        """Return cached memory to the driver; how many bytes."""
+        ...
+
+    def free_bytes(self) -> int:
+        """What can be allocated."""
+        ...
+
+    def in_use(self) -> int:
+        """Bytes of all tensors on the device, whoever's they are in this process."""
+        ...
+
+    def allocating_for(self, stream: int) -> AbstractContextManager[Any]:
+        """Allocate for the use on this stream."""
+        ...
+
+    def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
+        """SnapshotFailed, naming what must not be offloaded. Runs while copies are under way."""
+        ...
+
+
+class Machine(Protocol):
+    """Where the devices come from."""
+
+    guard: Guard
+    allowance: Allowance
+    granularity: int
+    """What its allocator hands out is a multiple of so many bytes."""
+    block: int
+    """Bytes of host memory that are pinned at a time."""
+    chunk: int
+    """Bytes that are released or admitted at a time."""
+
+    def index_of(self, tensor: Any) -> int | None:
+        """The device that a tensor is on; None if it is not one to offload from."""
+        ...
+
+    def device(self, index: int) -> Device: ...
+    def memory(self, index: int) -> Memory:
+        """Address space for the device's pool."""
+        ...
+
+
+class CudaDevice:
+    """An NVIDIA GPU as torch sees it."""
+
+    def __init__(self, torch: Any, driver: Driver, index: int) -> None:
+        self.name = f"cuda:{index}"
+        self._torch, self._driver, self._index = torch, driver, index
+        facts = torch.cuda.get_device_properties(index)
+        self.key = str(getattr(facts, "uuid", "")) or self.name
+        with self.entered():
+            self._stream = torch.cuda.Stream(device=index)
+        self._handle = int(self._stream.cuda_stream)
+
+    def entered(self) -> AbstractContextManager[Any]:
+        return self._torch.cuda.device(self._index)
+
+    def pin(self, address: int, nbytes: int) -> None:
+        with self.entered():
+            self._torch.cuda.mem_get_info(self._index)  # makes the device's context this thread's
+            self._driver.pin(address, nbytes)
+
+    def unpin(self, address: int) -> None:
+        with self.entered():
+            self._driver.unpin(address)
+
+    def settle(self) -> None:
+        self._torch.cuda.synchronize(self._index)
+
+    def copy_out(self, host: int, address: int, nbytes: int) -> None:
+        self._driver.copy(host, address, nbytes, self._handle)
+
+    def copy_in(self, address: int, host: int, nbytes: int) -> None:
+        self._driver.copy(address, host, nbytes, self._handle)
+
+    def mark(self) -> Any:
+        return self._stream.record_event()
+
+    def wait(self, mark: Any) -> None:
+        mark.synchronize()
+
+    def finish(self) -> None:
+        self._stream.synchronize()
+
+    def give_back(self) -> int:
+        before = self._torch.cuda.memory_reserved(self._index)
+        self._torch.cuda.empty_cache()
+        return max(0, before - self._torch.cuda.memory_reserved(self._index))
+
+    def free_bytes(self) -> int:
+        free, _ = self._torch.cuda.mem_get_info(self._index)
+        cached = self._torch.cuda.memory_reserved(self._index) - self._torch.cuda.memory_allocated(
+            self._index
+        )
+        return int(free) + int(cached)
+
+    def in_use(self) -> int:
+        return int(self._torch.cuda.memory_allocated(self._index))
+
+    def allocating_for(self, stream: int) -> AbstractContextManager[Any]:
+        made = self._torch.cuda.ExternalStream(stream, device=self._index) if stream else None
+        return self._torch.cuda.stream(made or self._torch.cuda.default_stream(self._index))
+
+    def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
+        segments = Segments.of(self._torch, self._index)
+        refuse_by_allocator(places, segments)
+        if not graphs_elsewhere:
+            refuse_graphs(self._torch, segments)
+
+
+class CudaMachine:
+    """The GPUs that torch sees. ConfigurationError where tensors cannot be moved."""
+
+    granularity = GRANULARITY
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._driver: Driver | None = None
+        self._devices: dict[int, CudaDevice] = {}
+        self.guard = guard_for(torch)
+        self.allowance = process_allowance()
+        self.block, self.chunk = block_for(self.allowance.limit), CHUNK
+
+    def index_of(self, tensor: Any) -> int | None:
+        return tensor.get_device() if tensor.is_cuda else None
+
+    def device(self, index: int) -> CudaDevice:
+        if self._driver is None:
+            self._refuse_backend()
+            self._driver = Driver()
+        if index not in self._devices:
+            self._devices[index] = CudaDevice(self._torch, self._driver, index)
+        return self._devices[index]
+
+    def memory(self, index: int) -> Memory:
+        return Pages(
+            self.allowance.limit or UNLIMITED, _node_of(self._torch.cuda.get_device_properties(index))
+        )
+
+    def _refuse_backend(self) -> None:
+        backend = self._torch.cuda.get_allocator_backend()
+        if backend != "native":
+            raise ConfigurationError(
+                f"torch allocates device memory through {backend!r}, which TorchOffload cannot release.",
+                advice="Use torch's own allocator (no `backend:` in PYTORCH_CUDA_ALLOC_CONF).",
+            )
+
+
+def _node_of(facts: Any) -> int | None:
+    """The NUMA node that a GPU hangs on, if the machine says."""
+    try:
+        place = f"{facts.pci_domain_id:04x}:{facts.pci_bus_id:02x}:{facts.pci_device_id:02x}.0"
+        return int(Path(f"/sys/bus/pci/devices/{place}/numa_node").read_text())
+    except (AttributeError, OSError, ValueError):
+        return None

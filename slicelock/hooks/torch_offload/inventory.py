@@ -1,0 +1,81 @@
+"""What there is to move: the storages of the things that a job named, by device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from slicelock.errors import ConfigurationError
+from slicelock.hooks.torch_offload.device import Machine
+from slicelock.hooks.torch_offload.layout import Place, rounded
+from slicelock.hooks.torch_offload.things import Walk, storages
+
+Load = Callable[[Any], object]
+ByDevice = dict[int, list[Place]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is copied, and what is dropped."""
+
+    kept: ByDevice = field(default_factory=dict[int, list[Place]])
+    dropped: ByDevice = field(default_factory=dict[int, list[Place]])
+
+    def all(self) -> list[Place]:
+        """Every place."""
+        return [place for group in (self.kept, self.dropped) for places in group.values() for place in places]
+
+
+class Inventory:
+    """The things, and the pairs of what is discarded and who loads it again."""
+
+    def __init__(
+        self, torch: Any, machine: Machine, things: Sequence[Any], discard: Iterable[tuple[Any, Load]]
+    ) -> None:
+        self.things, self.discard = things, _pairs(discard)
+        self._torch, self._machine = torch, machine
+
+    def everything(self) -> list[Any]:
+        """All things, also those to discard."""
+        return [*self.things, *(thing for thing, _ in self.discard)]
+
+    def look(self, *, call: bool) -> Found:
+        """What there is now; `call`: ask callables too. What is both kept and discarded is kept."""
+        walk = Walk(self._torch, call=call)
+        kept = self._places(self.things, walk)
+        known = {place.storage._cdata for places in kept.values() for place in places}
+        dropped = self._places([thing for thing, _ in self.discard], walk)
+        return Found(
+            kept, {index: left for index, places in dropped.items() if (left := _without(places, known))}
+        )
+
+    def modules(self) -> list[Any]:
+        """The modules among the things."""
+        return [one for one in self.things if isinstance(one, self._torch.nn.Module)]
+
+    def _places(self, things: Iterable[Any], walk: Walk) -> ByDevice:
+        tensors = (named for thing in things for named in walk.of(thing))
+        found: ByDevice = {}
+        for name, index, storage in storages(tensors, self._machine.index_of):
+            nbytes = storage.nbytes()
+            place = Place(
+                name, storage, storage.data_ptr(), nbytes, rounded(nbytes, self._machine.granularity)
+            )
+            found.setdefault(index, []).append(place)
+        return found
+
+
+def _without(places: list[Place], known: set[int]) -> list[Place]:
+    return [place for place in places if place.storage._cdata not in known]
+
+
+def _pairs(discard: Iterable[tuple[Any, Load]]) -> list[tuple[Any, Load]]:
+    pairs: list[Any] = list(discard)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(cast(Any, pair)) == 2 and callable(cast(Any, pair)[1])):
+            raise ConfigurationError(
+                "`discard` takes pairs of a thing and a callable that loads it again.",
+                advice="For example TorchOffload(model, optimizer, discard=[(reference, load_reference)]).",
+            )
+    return pairs

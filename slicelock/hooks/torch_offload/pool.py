@@ -1,0 +1,188 @@
+"""Pinned host memory for one device: made ahead of time in the background, block by block, and kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cache
+from typing import Protocol
+
+from slicelock import host_memory
+from slicelock.host_memory import readable
+from slicelock.settings import Settings
+
+log = logging.getLogger("slicelock")
+
+BLOCK = 256 << 20
+"""Bytes that are pinned at a time. While one is being pinned the driver may hold up the job's own calls."""
+SMALLEST_BLOCK = 2 << 20  # a huge page
+THREADS = 4
+SETTING = "SLICELOCK_HOST_POOL"
+
+
+class Memory(Protocol):
+    """Where a pool gets its memory: address space first, then real pages in it."""
+
+    address: int
+    nbytes: int
+
+    def commit(self, offset: int, nbytes: int) -> None: ...
+    def release(self) -> None: ...
+
+
+class Pinner(Protocol):
+    """Makes memory reachable for the device at the speed of the bus."""
+
+    def pin(self, address: int, nbytes: int) -> None: ...
+    def unpin(self, address: int) -> None: ...
+
+
+class Allowance:
+    """How much host memory all pools of this process may pin together.
+
+    With a `limit` in bytes, that much, as long as no control group forbids it; without one, what the machine
+    can give, less its reserve.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self._used = 0
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> str:
+        """Take so many bytes; the reason if they cannot be had."""
+        with self._lock:
+            reason = self._refusal(nbytes)
+            if not reason:
+                self._used += nbytes
+            return reason
+
+    def give_back(self, nbytes: int) -> None:
+        """Return what was taken."""
+        with self._lock:
+            self._used -= nbytes
+
+    def _refusal(self, nbytes: int) -> str:
+        if self.limit is None:
+            return host_memory.refusal(nbytes)
+        if self._used + nbytes > self.limit:
+            return f"{SETTING} is {readable(self.limit)}"
+        return host_memory.refusal_by_groups(nbytes)
+
+
+def block_for(limit: int | None) -> int:
+    """The size of blocks under a limit: the usual one, or less where that would be too much."""
+    return (
+        BLOCK if limit is None else min(BLOCK, max(SMALLEST_BLOCK, limit // SMALLEST_BLOCK * SMALLEST_BLOCK))
+    )
+
+
+@cache
+def process_allowance() -> Allowance:
+    """What all pools of this process may pin together, by its settings."""
+    limit = Settings.load().host_pool
+    return Allowance(None if limit is None else int(limit))
+
+
+class HostPool:
+    """A growing range of pinned memory, usable from its start up to `ready` bytes.
+
+    Blocks are made by a few threads that exist only while something is to be pinned. A block that cannot be
+    made ends the growth until more is asked for; `reason` says why.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        pinner: Pinner,
+        allowance: Allowance,
+        *,
+        block: int,
+        threads: int = THREADS,
+    ) -> None:
+        self.address, self.block = memory.address, block
+        self.ready = 0
+        self.reason = ""
+        self._memory, self._pinner, self._allowance = memory, pinner, allowance
+        self._blocks = memory.nbytes // block
+        self._wanted = 0  # blocks
+        self._begun: set[int] = set()
+        self._done: set[int] = set()
+        self._threads, self._running = threads, 0
+        self._changed = threading.Condition()
+
+    def ahead(self, nbytes: int) -> None:
+        """Grow to hold `nbytes`, in the background."""
+        with self._changed:
+            self._wanted = max(self._wanted, min(-(-nbytes // self.block), self._blocks))
+            self.reason = ""
+            for _ in range(min(self._threads, len(self._missing())) - self._running):
+                self._running += 1
+                threading.Thread(target=self._work, name="slicelock-pinning", daemon=True).start()
+
+    def ensure(self, nbytes: int) -> int:
+        """Wait until the pool holds `nbytes` or cannot grow; how many bytes it holds."""
+        self.ahead(nbytes)
+        with self._changed:
+            self._changed.wait_for(lambda: self.ready >= nbytes or not self._running)
+            return self.ready
+
+    def settle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is being pinned; whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._running, timeout)
+
+    def close(self) -> None:
+        """Stop growing, and give all memory back."""
+        with self._changed:
+            self._wanted = 0
+        self.settle()
+        for number in sorted(self._done):
+            self._pinner.unpin(self.address + number * self.block)
+            self._allowance.give_back(self.block)
+        self._done.clear()
+        self._begun.clear()
+        self.ready = 0
+        self._memory.release()
+
+    def _missing(self) -> list[int]:
+        return [number for number in range(self._wanted) if number not in self._begun]
+
+    def _work(self) -> None:
+        while (number := self._next()) is not None:
+            reason = self._make(number)
+            with self._changed:
+                self._note(number, reason)
+                self._changed.notify_all()
+
+    def _next(self) -> int | None:
+        with self._changed:
+            missing = [] if self.reason else self._missing()
+            if missing:
+                self._begun.add(missing[0])
+                return missing[0]
+            self._running -= 1
+            self._changed.notify_all()
+            return None
+
+    def _make(self, number: int) -> str:
+        """Have the block; why not, if not."""
+        if reason := self._allowance.take(self.block):
+            return reason
+        try:
+            self._memory.commit(number * self.block, self.block)
+            self._pinner.pin(self.address + number * self.block, self.block)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the pool is as large as it is
+            self._allowance.give_back(self.block)
+            return f"{type(failure).__name__}: {failure}"
+        return ""
+
+    def _note(self, number: int, reason: str) -> None:
+        if reason:
+            self._begun.discard(number)
+            self.reason = reason
+            log.info("the host pool stays at %s: %s", readable(self.ready), reason)
+            return
+        self._done.add(number)
+        while self.ready // self.block in self._done:
+            self.ready += self.block

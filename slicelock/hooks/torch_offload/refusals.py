@@ -1,0 +1,181 @@
+"""What TorchOffload must not touch: found and named before anything changes, each with the way out."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+from slicelock.errors import ConfigurationError, SnapshotFailed
+from slicelock.hooks.torch_offload.layout import Place
+from slicelock.hooks.torch_offload.things import is_optimizer
+
+FRAMEWORKS = {
+    "deepspeed": "engine.offload_states() before a turn ends and engine.reload_states() when one has begun",
+    "megatron": "its own offload of buffers before a turn ends and their reload when one has begun",
+}
+MARKS = {"ds_id": "deepspeed", "main_grad": "megatron"}
+"""Attributes that these frameworks put on the parameters whose memory they manage."""
+NAMED = 3
+
+
+def refuse_frameworks(torch: Any, things: Iterable[Any]) -> None:
+    """ConfigurationError for modules and optimizers whose memory DeepSpeed or Megatron manages."""
+    for thing in things:
+        if framework := _framework_of(torch, thing):
+            raise ConfigurationError(
+                f"{type(thing).__name__} belongs to {framework}, which keeps tensors in buffers of its own; "
+                "TorchOffload cannot see those.",
+                advice=f"Use {FRAMEWORKS[framework]}, and register slicelock.hooks.SelfOffload().",
+            )
+
+
+def _framework_of(torch: Any, thing: Any) -> str:
+    if isinstance(thing, list | tuple):
+        found = [_framework_of(torch, one) for one in cast(Sequence[Any], thing)]
+        return next((one for one in found if one), "")
+    if isinstance(thing, torch.nn.Module):
+        root = next((_root(part) for part in thing.modules() if _root(part) in FRAMEWORKS), "")
+        return root or _marked(thing.parameters())
+    return _root(thing) if is_optimizer(thing) and _root(thing) in FRAMEWORKS else ""
+
+
+def _root(thing: Any) -> str:
+    return type(thing).__module__.partition(".")[0]
+
+
+def _marked(parameters: Iterable[Any]) -> str:
+    for parameter in parameters:
+        for mark, framework in MARKS.items():
+            if hasattr(parameter, mark):
+                return framework
+    return ""
+
+
+def refuse_at_a_glance(places: Sequence[Place]) -> None:
+    """The checks that cost nothing: SnapshotFailed for storages that are not this process's own to resize."""
+    _refuse(
+        [place for place in places if not place.storage.resizable()],
+        "belong to another allocator or to another process (CUDA IPC, DLPack)",
+        "Give TorchOffload copies of them, leave them out, or register a hook of your own.",
+    )
+    shared = _shared_storages()
+    _refuse(
+        [place for place in places if place.storage._cdata in shared],
+        "are shared with another process through CUDA IPC",
+        "Have the other process drop them before the yield, or leave them out.",
+    )
+    ordered = sorted(places, key=lambda place: place.address)
+    _refuse(
+        [after for before, after in pairwise(ordered) if before.address + before.nbytes > after.address],
+        "overlap other storages at the same addresses",
+        "Keep one of them; a second storage over the same memory is not seen by the first.",
+    )
+
+
+def _shared_storages() -> set[int]:
+    """The storages that torch.multiprocessing has sent or received, and that are still there."""
+    reductions = sys.modules.get("torch.multiprocessing.reductions")
+    if reductions is None:
+        return set()
+    return {ref.cdata for ref in list(reductions.shared_cache.values()) if not ref.expired()}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A range of device memory that torch's allocator got from the driver."""
+
+    address: int
+    nbytes: int
+    stream: int
+    pool: tuple[int, int]
+    in_use: int
+
+
+class Segments:
+    """All of them, by address."""
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self._segments = sorted(segments, key=lambda one: one.address)
+        self._addresses = [one.address for one in self._segments]
+
+    @classmethod
+    def of(cls, torch: Any, device: int) -> Segments:
+        """What the allocator says of one device."""
+        return cls(_segment(one) for one in _snapshot(torch) if one["device"] == device)
+
+    def at(self, address: int) -> Segment | None:
+        """The one that holds an address."""
+        number = bisect_right(self._addresses, address) - 1
+        segment = self._segments[number] if number >= 0 else None
+        return segment if segment and address < segment.address + segment.nbytes else None
+
+    @property
+    def of_graphs(self) -> bool:
+        """Whether a captured graph has memory of its own here."""
+        return any(one.pool[0] and one.in_use for one in self._segments)
+
+
+def _snapshot(torch: Any) -> list[dict[str, Any]]:
+    try:
+        return torch.cuda.memory_snapshot(include_traces=False)
+    except TypeError:  # before torch 2.12
+        return torch.cuda.memory_snapshot()
+
+
+def _segment(facts: dict[str, Any]) -> Segment:
+    return Segment(
+        facts["address"],
+        facts["total_size"],
+        facts["stream"],
+        tuple(facts.get("segment_pool_id", (0, 0))),
+        facts["active_size"],
+    )
+
+
+def refuse_by_allocator(places: Sequence[Place], segments: Segments) -> None:
+    """Look every storage up in the allocator: SnapshotFailed for those that are not its plain memory. Notes
+    the stream of each, so that it can be allocated again where it came from.
+    """
+    found = {id(place): segments.at(place.address) for place in places}
+    _refuse(
+        [place for place in places if found[id(place)] is None],
+        "are not in the memory of torch's allocator (another allocator made them)",
+        "Leave them out, or register a hook of your own for them.",
+    )
+    for place in places:
+        segment = found[id(place)]
+        place.stream = segment.stream if segment else 0
+    _refuse(
+        [place for place in places if (one := found[id(place)]) and one.pool != (0, 0)],
+        "lie in a private memory pool (of CUDA graphs, torch_memory_saver or torch.cuda.MemPool)",
+        "Use slicelock.hooks.MemorySaver for them.",
+    )
+
+
+def refuse_graphs(torch: Any, segments: Segments) -> None:
+    """SnapshotFailed when this process has captured graphs: they go on using the addresses that they saw."""
+    count = sum(1 for one in gc.get_objects() if type(one) is torch.cuda.CUDAGraph)
+    if count or segments.of_graphs:
+        raise SnapshotFailed(
+            f"This process has captured CUDA graphs ({count or 'some'}). They refer to tensors by address, "
+            "and offloaded tensors come back at other addresses; nothing was offloaded.",
+            advice="Use slicelock.hooks.MemorySaver, which keeps addresses. If no graph uses these tensors, "
+            "say so with TorchOffload(..., graphs_elsewhere=True).",
+        )
+
+
+def _refuse(places: Sequence[Place], what: str, advice: str) -> None:
+    if places:
+        raise SnapshotFailed(f"{named(places)} {what}; nothing was offloaded.", advice=advice)
+
+
+def named(places: Sequence[Place]) -> str:
+    """The first few by name."""
+    names = ", ".join(place.name for place in places[:NAMED])
+    more = len(places) - NAMED
+    return f"{names} and {more} more" if more > 0 else names

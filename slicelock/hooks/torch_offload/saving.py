@@ -1,0 +1,62 @@
+"""Copies of a module's or an optimizer's state for saving, taken from the host pool where it is offloaded."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, cast
+
+from slicelock.hooks.torch_offload.layout import Place
+
+Find = Callable[[Any], tuple[Place, int] | None]
+"""The place of a storage that is away, and its host address."""
+
+
+class HostCopies:
+    """Replaces tensors by copies in host memory. What shares a storage goes on sharing one."""
+
+    def __init__(self, torch: Any, find: Find) -> None:
+        self._torch, self._find = torch, find
+        self._storages: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        """The same nesting of dicts, lists and tuples with copies for tensors; of a DTensor, its local
+        shard.
+        """
+        if isinstance(value, self._torch.Tensor):
+            return self._tensor(getattr(value, "_local_tensor", value))
+        if isinstance(value, dict):
+            return _like(
+                cast(dict[Any, Any], value),
+                {key: self.of(one) for key, one in cast(dict[Any, Any], value).items()},
+            )
+        if isinstance(value, list | tuple):
+            made = [self.of(one) for one in cast(list[Any], value)]
+            return made if isinstance(value, list) else tuple(made)
+        return value
+
+    def _tensor(self, tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._storages:
+            self._storages[storage._cdata] = self._storage(storage)
+        made = self._torch.empty(0, dtype=tensor.dtype)
+        return made.set_(
+            self._storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+
+    def _storage(self, storage: Any) -> Any:
+        found = self._find(storage)
+        if found is None:
+            return storage.clone() if storage.device.type == "cpu" else storage.cpu()
+        place, address = found
+        window = (ctypes.c_char * place.nbytes).from_address(address)
+        return self._torch.frombuffer(window, dtype=self._torch.uint8).clone().untyped_storage()
+
+
+def _like(original: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    """A state dict keeps its kind, and the versions that torch notes in its `_metadata`."""
+    made = OrderedDict(items) if isinstance(original, OrderedDict) else items
+    if hasattr(original, "_metadata"):
+        cast(Any, made)._metadata = cast(Any, original)._metadata
+    return made
