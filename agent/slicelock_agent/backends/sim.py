@@ -18,7 +18,11 @@ RATE = 200e6
 
 
 class SimBackend:
-    """Simulated devices. A device has one run's state at a time, and an image is a file in shared memory."""
+    """Simulated devices. A device has one run's state at a time, and an image is a file in shared memory.
+
+    Bytes cannot be copied for longer than they take, so the only thing to wait for is a use that has not
+    ended; how long is the device's decision, and shorter than any deadline.
+    """
 
     name = "sim"
     exclusive = True
@@ -89,35 +93,35 @@ class SimBackend:
         return Report()
 
     async def save(self, subject: Subject, deadline: float) -> Report:
-        return await asyncio.to_thread(self._save, subject, deadline)
+        return await asyncio.to_thread(self._save, subject)
 
     async def restore(self, subject: Subject, deadline: float) -> Report:
-        return await asyncio.to_thread(self._restore, subject, deadline)
+        return await asyncio.to_thread(self._restore, subject)
 
-    def _save(self, subject: Subject, deadline: float) -> Report:
+    def _save(self, subject: Subject) -> Report:
         """All images first, then poison: as long as an image is missing nothing has been destroyed."""
         moved = 0
 
         def copy(device: SimDevice, image: Path) -> None:
             nonlocal moved
             if device.used and not image.exists():
-                moved += device.save_to(image, timeout=deadline)
+                moved += device.save_to(image)
 
         def clear(device: SimDevice, image: Path) -> None:
             if device.used:
-                device.poison(timeout=deadline)
+                device.poison()
 
         self._image(subject, subject.devices[0]).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         failures = self._each(subject, copy)
         return Report(moved, failures or self._each(subject, clear))
 
-    def _restore(self, subject: Subject, deadline: float) -> Report:
+    def _restore(self, subject: Subject) -> Report:
         moved = 0
 
         def copy(device: SimDevice, image: Path) -> None:
             nonlocal moved
             if image.exists() and not device.used:
-                moved += device.restore_from(image, timeout=deadline)
+                moved += device.restore_from(image)
 
         failures = self._each(subject, copy)
         return Report(moved, failures)
