@@ -213,6 +213,18 @@ def test_a_live_process_keeps_its_place(world: World) -> None:
     assert first.beats()["state"] == "held"
 
 
+def test_a_heartbeat_does_not_take_anothers_place(world: World) -> None:
+    first, second = world.member("r1"), world.member("r1")
+    second.generation = 1
+    first.register("a")
+    first.hold("a")
+    second.ask("a")
+    assert second.beats()["state"] == "UNKNOWN"
+    assert second.again().outcome == "TAKEN"
+    world.agent("n1").exited(first)
+    assert first.state == "holder_died"
+
+
 def test_a_silent_process_loses_its_place_to_the_next(world: World) -> None:
     first, second = world.member("r1"), world.member("r1")
     second.generation = 1
@@ -373,3 +385,15 @@ def test_mismatch_whatever_the_members_are_called(world: World) -> None:
     assert members[1].again(slices=("a",)).outcome == "GATHERING"
     reply = members[2].ask("b")
     assert (reply.outcome, reply.missing) == ("MISMATCH", 1)
+
+
+def test_a_member_that_is_past_a_turn_ends_its_gathering(world: World, pair: tuple[Member, Member]) -> None:
+    """Its cancel may be what a failover forgot: the others must not wait for it for ever."""
+    m0, m1 = pair
+    assert m1.ask("a").outcome == "GATHERING"
+    m0.renew(done=1)
+    assert m1.again().ended == "cancelled"
+    m1.ask("a")
+    m0.k = 2
+    assert m0.ask("a").outcome == "GATHERING"
+    assert m1.again().ended == "cancelled"

@@ -296,6 +296,8 @@ class Pool:
                 continue
             if member in request.joined or request.state == "held":
                 self.part(request, member, {"*"})
+            elif request.state == "gathering":
+                self.finish(request, "cancelled")
 
     def unkeep_slice(self, name: str) -> None:
         self.slices[name].kept = ""

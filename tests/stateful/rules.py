@@ -230,8 +230,9 @@ class Reference(Pool):
         member = part["member"]
         if member not in request.joined and request.state != "held":
             return {"state": "UNKNOWN"}
-        if request.joined.get(member, "-") == "-":
-            request.joined[member] = c.process
+        if request.joined.get(member, "-") not in ("-", c.process) and not part["fences"]:
+            return {"state": "UNKNOWN"}
+        request.joined[member] = c.process
         if request.state == "held" and part["yielded"]:
             self.part(request, member, set(part["yielded"]))
         if request.state != "ended" and not request.has_yielded(member):

@@ -1,0 +1,219 @@
+"""Members and agents at work on a pool that exists twice: the help that the rules of the walk are made of."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import redis
+from hypothesis.stateful import RuleBasedStateMachine
+
+from slicelock import wire
+from tests.stateful.actors import Member, Node, Process
+from tests.stateful.pair import Pair
+from tests.stateful.rules import Reference
+from tests.support.scripts import Backup, Scripts
+from tests.support.world import LEASE_MS, Shown
+
+SLICES: dict[str, tuple[str, ...]] = {"a": ("n1",), "b": ("n1", "n2"), "p": ()}
+HOUR_MS = 3_600_000
+Wish = tuple[tuple[str, ...], int]
+
+
+class Base(RuleBasedStateMachine):
+    """Three runs (one of two members, one with two lanes), three slices, two nodes."""
+
+    client: redis.Redis
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(Scripts(self.client, f"m{uuid.uuid4().hex[:12]}"))
+        self.processes = [
+            *(Process("r1"), Process("r2", "0", 2), Process("r2", "1", 2)),
+            Process("r3", lanes=("main", "side")),
+        ]
+        self.nodes = {
+            node: Node(node, {name: Shown() for name, nodes in SLICES.items() if node in nodes})
+            for node in ("n1", "n2")
+        }
+        self.plans: dict[tuple[str, str, int], Wish] = {}
+        self.marks: list[tuple[Backup, Reference]] = []
+        self.last: wire.Command | None = None
+        self.late: list[wire.Command] = []
+        self.hold_next = False
+        self.launches = 0
+        self.failed_over_at = -HOUR_MS
+
+    @property
+    def scripts(self) -> Scripts:
+        return self.pair.scripts
+
+    @property
+    def members(self) -> list[Member]:
+        return [one for process in self.processes for one in process.turns.values()]
+
+    def call(self, command: wire.Command, lost: bool = False) -> Any:
+        """The reply, or None when it or the call itself got lost."""
+        if self.hold_next:
+            self.hold_next = False
+            self.late.append(command)
+            return None
+        self.last = command
+        reply = self.pair.run(command)
+        return None if lost else reply
+
+    def mark(self) -> None:
+        """Remember what the server knows now, for a later failover."""
+        self.marks = [*self.marks[-3:], self.pair.checkpoint()]
+
+    def new_life(self, known: tuple[Backup, Reference] | None) -> None:
+        """The server has a new life, with everything or as of a checkpoint; calls under way are lost."""
+        self.pair.fail_over(known)
+        self.late.clear()
+        self.failed_over_at = self.scripts.now_ms
+
+    # ------------------------------------------------------------ members
+
+    def again(self, member: Member, lost: bool = False, no_wait: bool = False) -> None:
+        reply = self.call(member.acquire(no_wait=no_wait), lost)
+        if reply is None:
+            return
+        if reply.outcome == "RUN_LOST":
+            self.relaunch(member.run)
+        elif member.told(reply):
+            self.check_admitted(member)
+
+    def check_admitted(self, member: Member) -> None:
+        """Who is told HELD: every node has admitted its run under that fence, or by now a later one."""
+        for name, fence in member.fences.items():
+            for node in SLICES[name]:
+                shown = self.nodes[node].shown[name]
+                fine = (shown.run, shown.fence) == (member.run, fence) or shown.top > fence or not shown.run
+                assert fine, f"{member.id} was told HELD on {name}; {node} shows {shown}"
+
+    def renew(self, process: Process, lost: bool = False) -> None:
+        told = [one for one in process.turns.values() if one.state in ("asking", "turn")]
+        reply = self.call(process.renew(), lost)
+        for one, part in zip(told, reply.parts if reply is not None else (), strict=reply is not None):
+            if part["state"] == "LOST":
+                self.check_loss(one, part)
+                one.state = "idle"
+
+    def check_loss(self, member: Member, part: dict[str, Any]) -> None:
+        """A failover ends no running turn whose processes are alive and loaded, and heard of in time."""
+        late = self.scripts.now_ms - self.failed_over_at > LEASE_MS
+        live = set(member.fences) - member.yielded
+        if member.state != "turn" or part["outcome"] != "superseded" or member.evicted or late or "p" in live:
+            return
+        for name in live:
+            for node in SLICES[name]:
+                shown = self.nodes[node].shown[name]
+                if (shown.run, shown.fence) != (member.run, member.fences[name]):
+                    return
+        raise AssertionError(f"a running turn was lost: {member}, {part}")
+
+    def when_idle(self, member: Member, verb: str, wish: Wish, lost: bool) -> None:
+        """All members of a run ask for the same in the same turn."""
+        member.ask(*self.plans.setdefault((member.run, member.lane, member.k + 1), wish))
+        self.again(member, lost, no_wait=verb == "some" and member.process.of == 1)
+
+    def when_asking(self, member: Member, verb: str, _: Wish, lost: bool) -> None:
+        if verb != "off":
+            self.again(member, lost)
+            return
+        member.state = "leaving"
+        if self.call(member.cancels(), lost) is not None:
+            member.state = "idle"
+
+    def when_turn(self, member: Member, verb: str, _: Wish, lost: bool) -> None:
+        live = sorted({*member.slices} - member.yielded)
+        if verb != "some" or len(live) < 2:
+            self.leave(member, lost)
+            return
+        member.yielded.add(live[0])
+        self.call(member.yields(live[0]), lost)
+
+    def when_leaving(self, member: Member, _verb: str, _wish: Wish, lost: bool) -> None:
+        self.leave(member, lost)
+
+    def leave(self, member: Member, lost: bool = False) -> None:
+        member.state = "leaving"
+        if self.call(member.yields(), lost) is not None:
+            member.state = "idle"
+
+    def gone(self, process: Process, seen: bool) -> None:
+        """A process is no more; the run's state on the devices goes with it."""
+        if seen:
+            self.nodes["n1"].exits.append({"run": process.run, "process": process.identity})
+        for node in self.nodes.values():
+            node.unload(process.run)
+        for member in self.members:
+            if member.run == process.run:
+                member.evicted = True
+
+    def relaunch(self, run: str) -> None:
+        """The run's state is lost; somebody starts the job anew."""
+        self.launches += 1
+        for process in self.processes:
+            if process.run == run:
+                self.gone(process, seen=True)
+                process.run = f"{run.partition('.')[0]}.{self.launches}"
+                process.start_anew()
+                self.pair.run(process.register())
+
+    # ------------------------------------------------------------ agents
+
+    def beat(self, node: Node, lost: bool = False) -> None:
+        reply = self.call(node.beat(), lost)
+        if reply is not None:
+            node.heard(reply)
+
+    def work(self, node: Node, name: str, how: str) -> None:
+        if not node.has_work(name):
+            return
+        if evicted := node.work(name, how):
+            for member in self.members:
+                if member.run == evicted and name in member.slices:
+                    member.evicted = True
+
+    def serve(self, node: Node, how: str = "ready", lost: bool = False) -> None:
+        """Hear what is wanted, do it, report it."""
+        self.beat(node, lost)
+        for name in node.shown if how != "slow" else ():
+            self.work(node, name, how)
+        self.beat(node, lost)
+
+    # ------------------------------------------------------------ the end
+
+    def come_to_rest(self) -> None:
+        """With agents answering and members going on, everyone is served and nothing is left under way."""
+        self.hold_next = False
+        for _ in range(60):
+            self.scripts.jump(3_000)
+            for node in self.nodes.values():
+                self.serve(node)
+            for process in self.processes:
+                self.renew(process)
+            for member in self.members:
+                self.go_on(member)
+            if self.at_rest():
+                return
+        raise AssertionError(f"not at rest: {[(m.id, m.state) for m in self.members]} {self.pair.seen}")
+
+    def go_on(self, member: Member) -> None:
+        """Take part in what the other members of the run take part in, and finish it."""
+        same = (one.k for one in self.members if (one.run, one.lane) == (member.run, member.lane))
+        if member.state == "idle" and member.k < max(same):
+            member.ask(*self.plans[member.run, member.lane, member.k + 1])
+        if member.state == "asking":
+            self.again(member)
+        if member.state in ("turn", "leaving"):
+            self.leave(member)
+
+    def at_rest(self) -> bool:
+        slices = self.pair.seen["slices"].values()
+        return (
+            all(member.state == "idle" for member in self.members)
+            and all(not run["open"] for run in self.pair.seen["runs"].values())
+            and all(s["state"] == "free" and s["settling"] is None and not s["blocked"] for s in slices)
+        )
