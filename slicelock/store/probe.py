@@ -35,7 +35,7 @@ TRIALS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself, empty where it does not. `refused`: commands that it did not carry out."""
+    """What a server says of itself, or nothing. `refused`: commands that it did not carry out."""
 
     place: str
     kind: str

@@ -6,6 +6,8 @@ import json
 import tarfile
 import zipfile
 
+import pytest
+
 from slicelock import wire
 from tests.packaging.conftest import ROOT, Built, Installed
 
@@ -76,6 +78,13 @@ def test_the_programs_are_there(installed: Installed) -> None:
     assert "--slice" in installed.program("slicelock-agent", "--help")
     assert json.loads(installed.program("slicelock", "version", "--json"))["schema"] == "1"
     assert installed.program("python", "-m", "slicelock", "--version").startswith("slicelock ")
+
+
+@pytest.mark.slow
+def test_the_demo_runs_where_there_is_no_checkout(installed: Installed) -> None:
+    report = json.loads(installed.program("slicelock", "demo", "--json"))
+    assert report["identical"] is True
+    assert not list(installed.empty.iterdir())
 
 
 def test_the_backends_can_be_found(installed: Installed) -> None:
