@@ -1,4 +1,7 @@
-function on_due.settle(s) rules.settle(s) end
+function on_due.settle(s)
+  rules.check_life()
+  rules.settle(s)
+end
 
 function on_due.kept(s)
   if record('slice', s) and record('slice', s).kept then rules.unkeep_slice(s) end

@@ -1,13 +1,11 @@
 -- One part of a renew: extended, re-asserted, unknown or lost.
-local function missing_slices(id, r, part)
-  local list, yielded = {}, table.concat(part.yielded or {}, ' ')
-  for s, fence in pairs(part.fences or {}) do
-    local S = record('slice', s) or {}
-    local here = r and r.state == 'held' and S.request == id and tonumber(S.fence) == fence
-    local given = contains(yielded, s) or r and rules.has_yielded(r, part.member, s)  -- the latter: the yield came first
-    if not here and not given then list[#list + 1] = s end
-  end
-  return list
+--- @include "missing_slices"
+
+-- Whether the process may speak for the member: it has joined, was told that the turn began, or takes nobody's place.
+local function speaks_for(r, part, process)
+  local told, known = next(part.fences or {}) ~= nil, r['member:' .. part.member]
+  if not told and known and known ~= process then return false end
+  return contains(r.joined, part.member) or r.state == 'held'
 end
 
 local function renew_part(run, job, process, part)
@@ -21,8 +19,7 @@ local function renew_part(run, job, process, part)
     if verdict then answer.state = verdict; return answer end
     r = record('request', id)
   end
-  if not r then answer.state = 'UNKNOWN'; return answer end
-  if not contains(r.joined, part.member) and r.state ~= 'held' then answer.state = 'UNKNOWN'; return answer end
+  if not r or not speaks_for(r, part, process) then answer.state = 'UNKNOWN'; return answer end
   write('request', id, { joined = with(r.joined, part.member), ['member:' .. part.member] = process })
   if r.state == 'held' and #(part.yielded or {}) > 0 then rules.part(id, part.member, part.yielded) end
   renew_deadline(id, r, part.member)
