@@ -11,6 +11,7 @@ from docs_markdown import code, docstring, sections, table
 
 WIDTH = 100
 INTERNAL = ("notice", "acquire")  # of a turn: what the companion and `Slice` call
+FOR_TESTS = ("machine",)  # parameters that only tests give
 TWINS = {"AsyncSlice": "Slice", "AsyncTurn": "Turn"}
 
 
@@ -105,7 +106,8 @@ def readable(annotation: object) -> str:
 def signature(name: str, thing: Callable[..., Any], *, bound: bool = False) -> str:
     """A signature as code, folded when it is long; `await` where it is awaited."""
     form = inspect.signature(thing)
-    words = list(shown(list(form.parameters.values())[1 if bound else 0 :]))
+    parameters = [one for name, one in form.parameters.items() if name not in FOR_TESTS]
+    words = list(shown(parameters[1 if bound else 0 :]))
     awaited = "await " if inspect.iscoroutinefunction(thing) else ""
     arrow = (
         ""
