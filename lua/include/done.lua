@@ -18,6 +18,7 @@ function rules.done(run, lane, k, member)
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
     local r = record('request', open.id)
     local concerned = r.state == 'held' or r.state == 'gathering' or contains(r.joined, member)
-    if open.k <= k and r.state ~= 'ended' and concerned and not rules.has_yielded(r, member) then rules.part(open.id, member, '*') end
+    concerned = concerned and r.state ~= 'ended' and not rules.has_yielded(r, member)
+    if concerned and open.k <= k then rules.part(open.id, member, '*') end
   end
 end
