@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from slicelock.errors import ConfigurationError, SlicelockError, StoreUnavailable
+from slicelock.errors import BackendUnavailable, SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription
 from slicelock_agent import backends
 from slicelock_agent.admission import HostBudget
-from slicelock_agent.backends.base import Accelerator, Backend, BackendContext
+from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by
 from slicelock_agent.journal import Journal
@@ -40,13 +40,14 @@ class Agent:
     def __init__(self, settings: AgentSettings, slices: Mapping[str, tuple[str, ...]], version: str) -> None:
         self._settings, self._slices, self._version = settings, slices, version
         self._boot = boot_id()
-        self._locks = DeviceLocks()
+        self._path = settings.state_dir / f"{settings.pool}.{settings.node}.journal"
+        self._new = not self._path.exists()
+        settings.url()  # the one setting that has no default
         self._store = DirectStore(settings, name=f"agent-{settings.node}")
         self._declarer = Declarer(self._store, settings.pool, settings.node, slices)
+        self._locks = DeviceLocks()
         self._tasks: list[asyncio.Task[None]] = []
-        self._accelerators: set[Accelerator] = set()
-        self._journal: Journal | None = None
-        self._registry: Registry | None = None
+        self._undo: list[Callable[[], object]] = [self._store.close, self._locks.close]
 
     @property
     def summary(self) -> str:
@@ -56,71 +57,77 @@ class Agent:
     # ------------------------------------------------------------ start
 
     async def start(self) -> None:
-        """Take the journal and the devices, make the slices known, and beat once. SlicelockError says why
-        not.
+        """Take the journal and the devices, make the slices known, and beat once.
+
+        SlicelockError says why not; a first start that fails leaves nothing behind.
         """
+        await self._reach()
+        for name in self._slices:
+            await self._declarer.check(name)
         await self._build()
         for name in self._slices:
-            await self._patiently(name)
+            await self._declarer.declare(name)
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
-            self._tasks.append(asyncio.create_task(supervised(f"slice {name}", switcher.run)))
-        for name, work in (
-            ("pulse", self._pulse.run),
-            ("hints", self._hints.watch),
-            ("housekeeping", self._keep_house),
-        ):
-            self._tasks.append(asyncio.create_task(supervised(name, work)))
+            self._begin(f"slice {name}", switcher.run)
+        self._begin("pulse", self._pulse.run)
+        self._begin("hints", self._hints.watch)
+        self._begin("housekeeping", self._keep_house)
         await self._pulse.answered.wait()
+        self._new = False
 
-    async def _build(self) -> None:
-        settings = self._settings
-        settings.url()  # the one thing that has no default
-        path = settings.state_dir / f"{settings.pool}.{settings.node}.journal"
-        journal = self._journal = Journal(path, self._boot)
-        loop, mailbox = asyncio.get_running_loop(), Mailbox()
-        finder = Finder(journal.boots, _allowed(settings))
-        registry = self._registry = Registry(finder, journal, loop.add_reader, loop.remove_reader)
-        facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
-        pulse = self._pulse = Pulse(self._store, facts, registry, mailbox)
-        channel = Keys(settings.pool).node_channel(settings.node)
-        self._hints = DirectSubscription(settings, [channel], pulse.wake, name=f"agent-{settings.node}-hints")
-        mailbox.post, registry.on_word = pulse.wake, mailbox.heard
-        registry.on_gone = lambda process: self._gone(mailbox, process)
-        made = backends.load(BackendContext(settings, mailbox))
-        budget = HostBudget()
-        for name, devices in self._slices.items():
-            accelerator = self._take(name, devices, made)
-            if journal.reborn:
-                await accelerator.wipe(devices)
-            station = Station(
-                name, devices, journal.page(name), accelerator, made["hooks"], registry, budget, settings
-            )
-            pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
+    def _begin(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(asyncio.create_task(supervised(name, work)))
 
-    def _take(self, name: str, devices: tuple[str, ...], made: Mapping[str, Backend]) -> Accelerator:
-        """Hold the slice's devices."""
-        accelerator = accelerator_for(name, devices, made.values())
-        self._accelerators.add(accelerator)
-        self._locks.take(accelerator, devices, f"pool {self._settings.pool}, slice {name}")
-        return accelerator
-
-    async def _patiently(self, name: str) -> None:
-        """Declare a slice. A first start fails without Redis, since its address may be wrong; a later one
-        waits.
-        """
-        assert self._journal is not None
+    async def _reach(self) -> None:
+        """Connect. A first start fails without Redis, since its address may be wrong; a later one waits."""
         told = False
         while True:
             try:
-                return await self._declarer.declare(name)
-            except StoreUnavailable as failure:
-                if not self._journal.used_before:
+                return await self._store.open()
+            except (StoreUnavailable, StoreTimeout) as failure:
+                if self._new:
                     raise
                 if not told:
                     log.warning("%s Waiting for it.", failure)
                 told = True
             await asyncio.sleep(FIRST_RETRY_S)
+
+    async def _build(self) -> None:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        mailbox = Mailbox()
+        made = backends.load(BackendContext(settings, mailbox))
+        kinds = {
+            name: accelerator_for(name, devices, made.values()) for name, devices in self._slices.items()
+        }
+        journal = Journal(self._path, self._boot)
+        self._undo.append(lambda: journal.remove() if self._new else journal.close())
+        registry = Registry(
+            Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
+        )
+        facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
+        pulse = Pulse(self._store, facts, registry, mailbox)
+        channel = Keys(settings.pool).node_channel(settings.node)
+        self._hints = DirectSubscription(settings, [channel], pulse.wake, name=f"agent-{settings.node}-hints")
+        self._undo += [registry.close, self._hints.close]
+        mailbox.post, registry.on_word = pulse.wake, mailbox.heard
+        registry.on_gone = lambda process: self._gone(mailbox, process)
+        self._pulse, self._registry, budget = pulse, registry, HostBudget()
+        for name, devices in self._slices.items():
+            await self._take(name, kinds[name], journal)
+            page = journal.page(name)
+            station = Station(name, devices, page, kinds[name], made["hooks"], registry, budget, settings)
+            pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
+
+    async def _take(self, name: str, accelerator: Accelerator, journal: Journal) -> None:
+        """Hold the slice's devices; after a new boot nothing of any run may be on them."""
+        devices = self._slices[name]
+        self._undo.append(lambda: accelerator.close(undo=self._new))
+        self._locks.take(accelerator, devices, f"pool {self._settings.pool}, slice {name}")
+        if problems := accelerator.preflight(devices):
+            raise BackendUnavailable(f"Slice {name}: {problems[0]}")
+        if journal.reborn:
+            await accelerator.wipe(devices)
 
     # ------------------------------------------------------------ service
 
@@ -142,15 +149,8 @@ class Agent:
         await (
             asyncio.get_running_loop().shutdown_default_executor()
         )  # a copy under way ends before its memory goes
-        self._hints.close()
-        self._store.close()
-        for accelerator in self._accelerators:
-            accelerator.close()
-        if self._registry is not None:
-            self._registry.close()
-        self._locks.close()
-        if self._journal is not None:
-            self._journal.close()
+        for undo in reversed(self._undo):
+            undo()
 
     def _gone(self, mailbox: Mailbox, process: str) -> None:
         """A process has ended: tell at once, wait for it no longer, drop what it was the last one to need."""
@@ -161,7 +161,6 @@ class Agent:
 
     async def _keep_house(self) -> None:
         """What can wait: processes that could not be seen, slices that Redis has lost."""
-        assert self._registry is not None
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             self._registry.look_again()
@@ -170,7 +169,7 @@ class Agent:
                     await self._declarer.declare(name)
                     log.info("slice %s was not known any more; it is declared again", name)
                     self._pulse.wake()
-                except (ConfigurationError, SlicelockError) as failure:
+                except SlicelockError as failure:
                     log.warning("%s", failure)
 
 

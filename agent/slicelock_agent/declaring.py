@@ -27,10 +27,14 @@ class Declarer:
         self._store, self._pool, self._node, self._slices = store, pool, node, slices
         self._plans: dict[str, Plan] = {}
 
+    async def check(self, name: str) -> None:
+        """Find out whether `declare` would be refused, as far as that can be known; changes nothing."""
+        view = await self._known(name)
+        if view is not None and view.nodes.get(self._node) != self._slices[name]:
+            self._refuse_unless_alone(name, view)
+
     async def declare(self, name: str) -> None:
-        """Have the slice declared with this node's devices; ConfigurationError when it is declared
-        otherwise.
-        """
+        """Have the slice declared with this node's devices; ConfigurationError if it cannot be."""
         devices = self._slices[name]
         view = await self._known(name)
         if view is None:

@@ -62,10 +62,7 @@ def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backen
             f"Slice {name} mixes devices of {' and '.join(sorted(owners))}.",
             advice="Give each kind of device a slice of its own.",
         )
-    owner = owners.popitem()[1]
-    if problems := owner.preflight(tuple(devices)):
-        raise BackendUnavailable(f"Slice {name}: {problems[0]}")
-    return owner
+    return owners.popitem()[1]
 
 
 class DeviceLocks:

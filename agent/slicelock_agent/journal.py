@@ -133,6 +133,15 @@ class Journal:
             self._db.close()
         self._lock.close()
 
+    def remove(self) -> None:
+        """Close the journal and remove its files: nothing was ever done under it."""
+        self.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        self.path.with_suffix(".lock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others use it
+            self.path.parent.rmdir()
+
     def _start_over(self) -> None:
         for page in self.pages.values():
             page.start_over()

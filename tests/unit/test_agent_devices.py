@@ -10,7 +10,7 @@ from slicelock_agent.backends.base import Accelerator, Backend, BackendContext
 from slicelock_agent.devices import DeviceLocks, accelerator_for, parse_slices
 from slicelock_agent.mailbox import Mailbox
 
-from slicelock.errors import BackendUnavailable, ConfigurationError, SlicelockError
+from slicelock.errors import BackendUnavailable, ConfigurationError
 from tests.support.rig import settings_in
 
 
@@ -60,22 +60,33 @@ def test_a_device_that_nobody_serves_is_named(made: dict[str, Backend], device: 
 
 @pytest.mark.parametrize("device", ["sim:", "sim:a b", "sim:../x"])
 def test_a_simulated_device_needs_a_good_name(made: dict[str, Backend], device: str) -> None:
-    with pytest.raises(SlicelockError, match="is not allowed"):
-        accelerator_for("a", (device,), made.values())
+    assert "is not allowed" in accelerator_for("a", (device,), made.values()).preflight([device])[0]
 
 
 def test_a_device_of_another_capacity_is_refused(tmp_path: Path, made: dict[str, Backend]) -> None:
-    accelerator_for("a", ("sim:0",), made.values())
+    assert accelerator_for("a", ("sim:0",), made.values()).preflight(["sim:0"]) == []
     other = backends.load(BackendContext(settings_in(tmp_path, sim_capacity=131_072), Mailbox()))
-    with pytest.raises(BackendUnavailable, match="SLICELOCK_SIM_CAPACITY says 131072"):
-        accelerator_for("a", ("sim:0",), other.values())
+    problems = accelerator_for("a", ("sim:0",), other.values()).preflight(["sim:0"])
+    assert "SLICELOCK_SIM_CAPACITY says 131072" in problems[0]
+
+
+def test_what_a_failed_start_made_is_removed_and_nothing_else(
+    tmp_path: Path, made: dict[str, Backend]
+) -> None:
+    sim = accelerator_for("a", ("sim:0",), made.values())
+    sim.preflight(["sim:0"])
+    other = accelerator_for(
+        "a", ("sim:0", "sim:1"), backends.load(BackendContext(settings_in(tmp_path), Mailbox())).values()
+    )
+    other.preflight(["sim:0", "sim:1"])
+    other.close(undo=True)
+    assert sorted(path.name for path in (tmp_path / "sim").iterdir()) == ["0.mem", "0.record.jsonl"]
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made = backends.load(BackendContext(settings_in(tmp_path, sim_dir=tmp_path / "file" / "x"), Mailbox()))
-    with pytest.raises(SlicelockError, match="SLICELOCK_SIM_DIR"):
-        accelerator_for("a", ("sim:0",), made.values())
+    assert "SLICELOCK_SIM_DIR" in accelerator_for("a", ("sim:0",), made.values()).preflight(["sim:0"])[0]
 
 
 def test_a_device_has_one_agent(made: dict[str, Backend]) -> None:
@@ -93,6 +104,7 @@ def test_a_device_has_one_agent(made: dict[str, Backend]) -> None:
 
 def test_a_device_is_free_when_its_agent_is_killed(made: dict[str, Backend], tmp_path: Path) -> None:
     sim = accelerator_for("a", ("sim:0",), made.values())
+    sim.preflight(["sim:0"])
     path = str(sim.lock_file("sim:0"))
     take = f"import fcntl; file = open({path!r}, 'a+'); fcntl.flock(file, fcntl.LOCK_EX)"
     code = f"{take}; print('up', flush=True); input()"

@@ -153,3 +153,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="--state-dir"):
         Journal(tmp_path / "file" / "p.n1.journal", "boot1")
+
+
+def test_a_journal_under_which_nothing_was_done_can_be_removed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "deep" / "p.n1.journal", "boot1")
+    journal.page("s").admit(TURN)
+    journal.remove()
+    assert not (tmp_path / "deep").exists()

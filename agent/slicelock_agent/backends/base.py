@@ -171,8 +171,8 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Let go of the devices; nothing on them changes."""
+    def close(self, *, undo: bool = False) -> None:
+        """Let go of the devices; nothing on them changes. `undo`: remove what this backend has made."""
         ...
 
 

@@ -32,6 +32,7 @@ class SimBackend:
         self._settings = settings
         self._images = settings.sim_dir / "images" / settings.pool / settings.node
         self._devices: dict[str, SimDevice] = {}
+        self._made: set[str] = set()
 
     def claims(self, device: str) -> bool:
         return device.startswith("sim:")
@@ -156,9 +157,12 @@ class SimBackend:
             return
         self._remove(path for path in folder.iterdir() if path.name.rpartition(":")[0] not in images)
 
-    def close(self) -> None:
-        for device in self._devices.values():
+    def close(self, *, undo: bool = False) -> None:
+        for name, device in self._devices.items():
             device.close()
+            if undo and name in self._made:
+                device.remove()
+                self.lock_file(name).unlink(missing_ok=True)
         self._devices.clear()
         self._prune_folders()
 
@@ -180,6 +184,8 @@ class SimBackend:
 
     def _device(self, device: str) -> SimDevice:
         if device not in self._devices:
+            if not (self._settings.sim_dir / f"{device.removeprefix('sim:')}.mem").exists():
+                self._made.add(device)
             self._devices[device] = SimDevice.open(device, create=True, settings=self._settings)
         return self._devices[device]
 
