@@ -75,6 +75,21 @@ def queue(
     tell_figures(figures, as_json)
 
 
+@group.command(epilog="Example: slicelock bench swap --gib 24 --cycles 5 --json")
+def swap(
+    gib: Annotated[float, typer.Option("--gib", min=0.25, help="GiB of tensors that each job has.")] = 24.0,
+    cycles: Annotated[int, typer.Option("--cycles", min=2, help="How often each is measured.")] = 5,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """GPU jobs out and in, alone and overlapped, against plain copies of pinned memory (needs a GPU)."""
+    from slicelock.bench.swap import GIB, measure
+
+    with progress() as tell:
+        figures = measure(round(gib * GIB), cycles, tell)
+    tell_figures(figures, as_json)
+
+
 def lengths_of(text: str) -> list[int]:
     """Read `10,10000`; a usage error for anything else."""
     try:

@@ -10,8 +10,8 @@ coming run fills what was freed, block by block, while the other is still leavin
 4. The leaver never waits for the comer: if that one dies, stalls or never begins, the leaving goes on.
 5. A leaver that must have its memory back says so and waits; the comer then gives back all that it has taken,
    says so, and fails its reload with its host copy whole. Without that word the leaver takes nothing.
-6. Who has begun and holds no lock any more is dead, whatever its last numbers say. After a dead or finished
-   leaver the driver's free memory alone decides.
+6. Who is under way and holds no lock is dead, whatever its last numbers say. While no leaver is under way,
+   the driver's free memory alone decides.
 
 So either side can die at any point, and the other's state is either on the device or whole in host memory.
 The page is a file, in shared memory, that the agent makes and hands to both; a side is locked by a range lock
@@ -28,6 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from ctypes import Structure, c_char, c_uint64, sizeof
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Self
@@ -83,6 +84,16 @@ class _Lane(Structure):
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the page says of one device; bytes."""
+
+    leaver: Phase
+    freed: int
+    comer: Phase
+    taken: int
+
+
 class Exchange:
     """An open page. Each process opens it once and closes it when its hook is through."""
 
@@ -118,9 +129,19 @@ class Exchange:
         self._lanes.clear()
         self._file.close()  # and with it all locks; the mapping goes with the last that looks at it
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The devices that are exchanged."""
+        return tuple(self._lanes)
+
     def has(self, key: str) -> bool:
         """Whether this device is exchanged."""
         return key[:KEY_BYTES] in self._lanes
+
+    def progress(self, key: str) -> Progress:
+        """How far both sides are."""
+        _, lane = self._lanes[key[:KEY_BYTES]]
+        return Progress(Phase(lane.leaver), lane.freed, Phase(lane.comer), lane.taken)
 
     def leaving(self, key: str) -> LeavingSide:
         """Begin as the leaver; ConfigurationError when another process already does."""
@@ -244,8 +265,8 @@ class ComingSide:
 
     def _room_made(self, nbytes: int) -> bool:
         lane = self._lane
-        gone = lane.leaver == Phase.DONE or (lane.leaver == Phase.UNDER_WAY and not self._leavers.held)
-        return gone or lane.budget + lane.freed >= lane.taken + nbytes
+        leaving = lane.leaver != Phase.DONE and self._leavers.held
+        return not leaving or lane.budget + lane.freed >= lane.taken + nbytes
 
 
 def polling(patience: float, progress: Callable[[], object]) -> Iterator[None]:

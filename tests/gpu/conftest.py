@@ -1,0 +1,55 @@
+"""Tests on a real NVIDIA GPU. Without one each is skipped, counted and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from slicelock.hooks import TorchOffload
+
+
+@cache
+def missing() -> str:
+    """What keeps these tests from running; empty when nothing does."""
+    try:
+        torch = import_module("torch")
+    except ImportError:
+        return "PyTorch is not installed"
+    return "" if torch.cuda.is_available() else "there is no NVIDIA GPU"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "gpu" in item.path.parts:
+            item.add_marker(pytest.mark.gpu)
+            if reason := missing():
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    """PyTorch, with an empty first GPU."""
+    module = import_module("torch")
+    module.cuda.set_device(0)
+    module.cuda.empty_cache()
+    yield module
+    module.cuda.synchronize()
+    module.cuda.empty_cache()
+
+
+@pytest.fixture
+def offload(torch: Any) -> Iterator[Callable[..., TorchOffload]]:
+    """Makes hooks that are closed afterwards."""
+    made: list[TorchOffload] = []
+
+    def make(*things: Any, **options: Any) -> TorchOffload:
+        made.append(TorchOffload(*things, **options))
+        return made[-1]
+
+    yield make
+    for hook in made:
+        hook.close()
