@@ -90,7 +90,7 @@ class Lines:
             self._quarter(job)
 
     def _quarter(self, job: JobFacts) -> None:
-        quarter = 4 * job.step // job.steps if job.steps else 0
+        quarter = 4 * job.step // job.steps if job.steps and job.mode == "on" else 0
         if quarter > self._quarters.get(job.run, 0):
             self._quarters[job.run] = quarter
             self._console.print(f"  {job.name}  step {job.step}/{job.steps}  accuracy {job.accuracy:.2f}")
