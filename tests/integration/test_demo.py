@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from slicelock.scratch import scratch
 from tests.support.wait import wait_until
 
 COMMAND = [sys.executable, "-m", "slicelock", "demo"]
@@ -106,6 +107,17 @@ def test_a_demo_that_is_stopped_leaves_nothing(demo: Demo, number: signal.Signal
     assert process.returncode != 0
     assert b"Traceback" not in output or after_s < 1, output.decode()
     demo.nothing_is_left()
+
+
+def test_a_demo_that_is_killed_leaves_no_process_and_the_next_no_file(demo: Demo) -> None:
+    process = demo.start()
+    wait_until(lambda: any("--slice=demo" in line for line in demo.processes()), 30)
+    process.kill()
+    process.wait()
+    wait_until(lambda: demo.processes() == [])
+    with scratch(demo.folder, "demo"), scratch(Path("/dev/shm"), "demo"):
+        pass
+    assert list(demo.folder.glob("slicelock-demo-*")) == []
 
 
 def test_on_a_small_terminal_it_shows_who_has_the_slice(demo: Demo) -> None:

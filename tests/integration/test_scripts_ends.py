@@ -73,6 +73,16 @@ def test_slices_given_back_early_go_to_the_next(world: World) -> None:
     assert world.state(r1.id) == "yielded"
 
 
+def test_a_heartbeat_that_a_partial_yield_overtakes_loses_nothing(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a", "b")
+    late = r1.renew_command({"parts": [r1.part()]})
+    r1.yield_("a")
+    assert world.run(late).parts[0]["state"] == "held"
+    assert r1.beats()["state"] == "held"
+    assert (world.slice("a").state, world.slice("b").state) == ("free", "held")
+
+
 def test_giving_back_the_last_slice_ends_the_turn(world: World) -> None:
     r1 = world.member("r1")
     r1.hold("a", "b")

@@ -154,6 +154,8 @@ def _reference_request(request: Request) -> Seen:
 
 def difference(seen: Any, wanted: Any, path: str = "") -> list[str]:
     """Where two forms differ, in words."""
+    if seen == wanted:
+        return []
     if isinstance(seen, dict) and isinstance(wanted, dict):
         names = {*cast(Seen, seen), *cast(Seen, wanted)}
         return [
@@ -163,4 +165,4 @@ def difference(seen: Any, wanted: Any, path: str = "") -> list[str]:
                 cast(Seen, seen).get(name), cast(Seen, wanted).get(name), f"{path}/{name}" if path else name
             )
         ]
-    return [] if seen == wanted else [f"{path}: the server has {seen!r}, the reference {wanted!r}"]
+    return [f"{path}: the server has {seen!r}, the reference {wanted!r}"]

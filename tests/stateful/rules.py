@@ -246,6 +246,7 @@ class Reference(Pool):
             s
             for s, fence in part["fences"].items()
             if s not in part["yielded"]
+            and not (request is not None and request.has_yielded(part["member"], s))
             and not (held and self.slices[s].request == name and self.slices[s].fence == fence)
         ]
 

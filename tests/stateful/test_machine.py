@@ -90,11 +90,13 @@ class Machine(Base):
                 for process in self.processes:
                     self.renew(process)
 
-    @rule(at=st.integers(0, 3), seen=st.booleans())
-    def a_process_dies(self, at: int, seen: bool) -> None:
-        """It is killed; an agent sees it or nobody does. Another one starts in its place."""
+    @rule(at=st.integers(0, 3), how=st.sampled_from(["seen", "unseen", "says so"]))
+    def a_process_ends(self, at: int, how: str) -> None:
+        """It is killed, and an agent sees it or nobody does, or it says so itself. Another one takes over."""
         process = self.processes[at]
-        self.gone(process, seen)
+        if how == "says so":
+            self.call(process.register(gone=True))
+        self.gone(process, how == "seen")
         process.start_anew()
         reply: Any = self.pair.run(process.register())
         process.learn(reply.lanes)
