@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from typing import Self
 
 from slicelock.demo.jobs import JobFacts, JobProcess
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import ConfigurationError, SimError
+from slicelock.errors import ConfigurationError
 from slicelock.local import LocalAgent
+from slicelock.scratch import scratch
 from slicelock.settings import PREFIX, AgentSettings
 from slicelock.sim.record import RecordReader
 
@@ -65,8 +65,8 @@ class Stage:
         self._stack.close()
 
     def _set_up(self) -> None:
-        self.folder = self._folder(Path(tempfile.gettempdir()))
-        self.devices = self._folder(SHARED_MEMORY)
+        self.folder = self._stack.enter_context(scratch(Path(tempfile.gettempdir()), "demo"))
+        self.devices = self._stack.enter_context(scratch(SHARED_MEMORY, "demo"))
         server = self._stack.enter_context(EmbeddedServer())
         self.env = clean_environment() | {
             "SLICELOCK_REDIS_URL": server.url,
@@ -86,17 +86,6 @@ class Stage:
     def start_job(self, facts: JobFacts) -> JobProcess:
         """Start one job; the caller closes it."""
         return JobProcess(facts, self.env, self.folder)
-
-    def _folder(self, where: Path) -> Path:
-        try:
-            made = Path(tempfile.mkdtemp(prefix="slicelock-demo-", dir=where))
-        except OSError as failure:
-            raise SimError(
-                f"The demo cannot make a folder in {where}: {failure.strerror}.",
-                advice="It needs to write there; free some space or change its rights.",
-            ) from None
-        self._stack.callback(shutil.rmtree, made, ignore_errors=True)
-        return made
 
 
 def check_parts() -> None:
