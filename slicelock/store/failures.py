@@ -25,6 +25,8 @@ _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownE
 
 def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     """Turn an error of redis-py into one of ours. `sent`: the server may have carried the call out."""
+    if isinstance(error.__cause__, AuthenticationError):  # wrapped by redis-py's asyncio side
+        error = error.__cause__
     text = str(error).strip().rstrip(".") or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
