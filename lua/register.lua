@@ -12,6 +12,9 @@
 -- Idempotent: the process is the key; its facts are replaced.
 --- @include "all"
 local run, process = ARGV[1], ARGV[3]
+if #process > 200 or not string.match(process, '^[%w:._-]+$') then
+  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })   -- no identity: it would be taken for another field of the hash
+end
 if ARGV[7] == '1' then
   rules.exited(run, process, 'its process has ended')
   return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })
