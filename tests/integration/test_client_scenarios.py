@@ -47,9 +47,15 @@ class Child:
         self.process.stdin.write(f"{word}\n")
 
     def says(self, text: str) -> str:
-        return wait_until(
-            lambda: next((line for line in self.lines if line.startswith(text)), ""), 15.0, text
-        )
+        """The first line that begins so, once it is there."""
+
+        def said() -> str:
+            return next((line for line in self.lines if line.startswith(text)), "")
+
+        try:
+            return wait_until(said, 15.0)
+        except AssertionError:
+            raise AssertionError(f"the child did not say {text!r}, but {self.lines}") from None
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)
