@@ -64,8 +64,8 @@ def test_a_turn_costs_the_same_with_many_waiters(world: World) -> None:
     assert commands_of(world, turn) <= few * 1.2 + 5
 
 
-def test_ten_thousand_dead_heads_are_reaped_in_bounded_batches(world: World) -> None:
-    """Scenario 2: then one live waiter is granted, and nothing is left."""
+def test_scenario_02_ten_thousand_dead_heads(world: World) -> None:
+    """They are reaped in bounded batches; then one live waiter is granted, and nothing is left."""
     world.declare("a")
     holder, live = world.member("r0"), world.member("live")
     holder.hold("a")
@@ -156,8 +156,8 @@ def fill(world: World) -> None:
             world.client.set(f"small:{i}", "x" * 10)
 
 
-def test_full_memory_lets_everybody_let_go(full: World) -> None:
-    """Scenario 19: what needs memory is refused whole; yield, renew, cancel and beat work."""
+def test_scenario_19_full_memory_lets_everybody_let_go(full: World) -> None:
+    """What needs memory is refused whole; yield, renew, cancel and beat work."""
     full.declare("a", "n1")
     full.declare("b")
     full.serve()
@@ -228,8 +228,8 @@ def test_every_script_refuses_a_pool_of_another_schema(world: World) -> None:
         assert (world.dump(), world.hash(world.keys.meta)) == before, command.script
 
 
-def test_no_script_needs_the_servers_cache(world: World) -> None:
-    """Scenario 18: SCRIPT FLUSH before every call."""
+def test_scenario_18_no_script_needs_the_servers_cache(world: World) -> None:
+    """SCRIPT FLUSH before every call."""
     world.declare("a", "n1")
     world.serve()
     for command in commands(world.member("r1")):

@@ -364,8 +364,8 @@ def test_renew_changes_nothing_but_the_deadline(world: World) -> None:
     assert world.dump() == before
 
 
-def test_a_heartbeat_that_overtakes_its_yield_does_not_bring_the_turn_back(world: World) -> None:
-    """Scenario 16: the release races the heartbeat."""
+def test_scenario_16_a_late_heartbeat_does_not_bring_the_turn_back(world: World) -> None:
+    """The yield overtakes the heartbeat."""
     r1, r2 = world.member("r1"), world.member("r2")
     r1.hold("a")
     late = r1.renew_command({"parts": [r1.part()]})

@@ -93,8 +93,8 @@ def test_a_waiter_that_is_not_heard_of_goes(world: World, holder: Member) -> Non
     assert waiter.beats()["outcome"] == "expired"
 
 
-def test_a_waiter_that_is_heard_of_waits_for_ever(world: World, holder: Member) -> None:
-    """Scenario 3: age never removes a waiter."""
+def test_scenario_03_a_waiter_that_is_heard_of_waits_for_ever(world: World, holder: Member) -> None:
+    """Age never removes a waiter."""
     waiter = world.member("r1")
     waiter.ask("a")
     for _ in range(150):
@@ -125,8 +125,8 @@ def test_the_lease_of_a_waiter_is_the_full_one_from_its_grant(world: World, hold
     assert waiter.state == "expired"
 
 
-def test_dead_waiters_hold_nobody_up(world: World, holder: Member) -> None:
-    """Scenario 1: two dead heads, one live waiter."""
+def test_scenario_01_dead_heads_hold_nobody_up(world: World, holder: Member) -> None:
+    """Two dead heads, one live waiter."""
     dead, live = [world.member("d1"), world.member("d2")], world.member("live")
     for waiter in (*dead, live):
         waiter.ask("a")
@@ -162,8 +162,8 @@ def test_a_waiter_past_its_deadline_is_ended_and_not_started(world: World, holde
     assert {event["run"] for event in world.events("held")} == {"r0", "live"} == started | {"live"}
 
 
-def test_late_yield_to_another_holder_wakes_nobody(world: World, holder: Member) -> None:
-    """Scenario 4: the old holder's yield does nothing to the new one."""
+def test_scenario_04_a_late_yield_disturbs_nobody(world: World, holder: Member) -> None:
+    """The old holder's yield does nothing to the new one."""
     second, third = world.member("r1"), world.member("r2")
     second.ask("a", wait_ms=2 * LEASE_MS)
     world.scripts.advance(LEASE_MS + 1)
