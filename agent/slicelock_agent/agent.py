@@ -109,7 +109,7 @@ class Agent:
         pulse = Pulse(self._store, facts, registry, mailbox)
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.wake, name=f"agent-{settings.node}-hints")
-        self._undo += [registry.close, self._hints.close]
+        self._undo += [registry.close, self._hints.close, pulse.close]
         mailbox.post, registry.on_word = pulse.wake, mailbox.heard
         registry.on_gone = lambda process: self._gone(mailbox, process)
         self._pulse, self._registry, budget = pulse, registry, HostBudget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.reconcile import Stay
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
+
+log = logging.getLogger("slicelock_agent")
 
 LOOKS = 3
 """How often processes may appear while a run is being locked before that counts as a failure."""
@@ -55,6 +58,7 @@ class Eviction:
             if poisoned and way != "kill":
                 self._reasons.append("its state can neither be saved nor brought back")
             elif await verbs[way]():
+                self._note_detours(way)
                 return Outcome(True, self._bytes)
             if self._stay.state is RunState.UNKNOWN:
                 break
@@ -64,6 +68,10 @@ class Eviction:
         self._back()
         reason = "; ".join(self._reasons) or f"it has no hooks, and only {', '.join(ways)} may move it"
         return Outcome(False, self._bytes, f"run {self._run} cannot be evicted: {reason}")
+
+    def _note_detours(self, way: str) -> None:
+        if self._reasons:
+            log.warning("run %s was evicted by %s, since %s", self._run, way, "; ".join(self._reasons))
 
     @property
     def _stay(self) -> Stay:

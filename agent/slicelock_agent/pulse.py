@@ -62,12 +62,16 @@ class Pulse:
         self._under_way = self._again = self._regular = False
         self._epoch = 0
         self._silence_told = False
+        self._closed = False
 
     def wake(self) -> None:
         """Beat now, or as soon as the beat under way is answered."""
         self._again = True
-        if not self._under_way and self._store.is_open:
-            self._beat()
+        self._beat_if_possible()
+
+    def close(self) -> None:
+        """Beat no more, and say nothing of a beat that stays unanswered."""
+        self._closed = self._silence_told = True
 
     def tell(self, result: Result) -> None:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
@@ -98,6 +102,10 @@ class Pulse:
                 await asyncio.sleep(self._facts.beat_s)
 
     # ------------------------------------------------------------ one beat
+
+    def _beat_if_possible(self) -> None:
+        if self._again and not self._under_way and not self._closed and self._store.is_open:
+            self._beat()
 
     def _beat(self) -> None:
         self._under_way, self._again = True, False
@@ -134,8 +142,7 @@ class Pulse:
             log.exception("a beat's answer could not be dealt with")
         self._under_way = False
         self.answered.set()
-        if self._again and self._store.is_open:
-            self._beat()
+        self._beat_if_possible()
 
     def _command(self, results: list[Result], exits: list[tuple[str, str]]) -> Beat:
         facts = self._facts
