@@ -196,6 +196,15 @@ class AgentSettings(StoreSettings, SimSettings):
     """Seconds that a process has to run its hooks before the next way is tried."""
     fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
     """What may move a run's state off a device, in order: `hooks`, `cuda`, `kill`, separated by commas. `kill` must be asked for."""
+    cuda_checkpoint: Path | None = None
+    """The program `cuda-checkpoint`, to save and restore GPU processes with it. Default: the driver is called
+    directly, through `cuda-bindings`."""
+    min_free: Annotated[ByteSize, Field(ge=0)] = ByteSize(0)
+    """Memory that must be free on each device before a run's first turn begins, for example `40GiB`: for engines
+    that size themselves by what they find free. A slice's own setting wins."""
+    zero_residue: bool = False
+    """Whether what hooks leave on a GPU (contexts, graphs) is saved by the driver as well, so that nothing of a
+    run stays. A slice's own setting wins."""
     allow_uids: Annotated[tuple[int, ...], NoDecode] = ()
     """The users whose processes this agent may touch, separated by commas. Default: the agent's own user; for root, everyone."""
 

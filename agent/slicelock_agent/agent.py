@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from slicelock.errors import BackendUnavailable, SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.identity import boot_id
@@ -17,7 +18,7 @@ from slicelock_agent import backends
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
-from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by
+from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
 from slicelock_agent.journal import Journal
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder
@@ -44,7 +45,8 @@ class Agent:
         self._new = not self._path.exists()
         settings.url()  # the one setting that has no default
         self._store = DirectStore(settings, name=f"agent-{settings.node}")
-        self._declarer = Declarer(self._store, settings.pool, settings.node, slices)
+        self._mailbox = Mailbox()
+        self._registry: Registry | None = None
         self._locks = DeviceLocks()
         self._tasks: list[asyncio.Task[None]] = []
         self._undo: list[Callable[[], object]] = [self._store.close, self._locks.close]
@@ -61,6 +63,7 @@ class Agent:
 
         SlicelockError says why not; a first start that fails leaves nothing behind.
         """
+        self._prepare()
         await self._reach()
         for name in self._slices:
             await self._declarer.check(name)
@@ -75,6 +78,21 @@ class Agent:
         self._begin("housekeeping", self._keep_house)
         await self._pulse.answered.wait()
         self._new = False
+
+    def _prepare(self) -> None:
+        """Find out what moves state on each slice's devices, and which devices are meant."""
+        context = BackendContext(self._settings, self._mailbox, _allowed(self._settings), self._pids)
+        self._backends, given = backends.load(context), self._slices
+        self._kinds = {
+            name: accelerator_for(name, devices, self._backends.values()) for name, devices in given.items()
+        }
+        self._slices = resolved(given, self._kinds)
+        self._declarer = Declarer(self._store, self._settings.pool, self._settings.node, self._slices, given)
+
+    def _pids(self) -> list[int]:
+        """Every process that is known here, of whatever run."""
+        runs = self._registry.runs.values() if self._registry else ()
+        return [process.found.pid for run in runs for process in run.here()]
 
     def _begin(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(asyncio.create_task(supervised(name, work)))
@@ -95,11 +113,7 @@ class Agent:
 
     async def _build(self) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()
-        mailbox = Mailbox()
-        made = backends.load(BackendContext(settings, mailbox))
-        kinds = {
-            name: accelerator_for(name, devices, made.values()) for name, devices in self._slices.items()
-        }
+        mailbox, made, kinds = self._mailbox, self._backends, self._kinds
         journal = Journal(self._path, self._boot)
         self._undo.append(lambda: journal.remove() if self._new else journal.close())
         registry = Registry(
@@ -116,8 +130,25 @@ class Agent:
         for name, devices in self._slices.items():
             await self._take(name, kinds[name], journal)
             page = journal.page(name)
-            station = Station(name, devices, page, kinds[name], made["hooks"], registry, budget, settings)
+            station = Station(
+                name,
+                devices,
+                page,
+                kinds[name],
+                made["hooks"],
+                registry,
+                budget,
+                settings,
+                partial(self._elsewhere, name),
+            )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
+
+    def _elsewhere(self, name: str, run: str) -> str:
+        """The other slice here on which the run has a turn, if what is moved are whole processes."""
+        others = (one for one in self._pulse.switchers.values() if one.at.name != name)
+        return next(
+            (one.at.name for one in others if not one.at.accelerator.exclusive and one.holds(run)), ""
+        )
 
     async def _take(self, name: str, accelerator: Accelerator, journal: Journal) -> None:
         """Hold the slice's devices; after a new boot nothing of any run may be on them."""
@@ -163,6 +194,7 @@ class Agent:
         """What can wait: processes that could not be seen, slices that Redis has lost."""
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
+            assert self._registry is not None
             self._registry.look_again()
             for name in list(self._pulse.unknown):
                 try:

@@ -21,16 +21,26 @@ Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
 
 
 class Declarer:
-    """Declares slices of one node in one pool, and can do so again when Redis has lost them."""
+    """Declares slices of one node in one pool, and can do so again when Redis has lost them. `given`: their
+    devices as an operator names them.
+    """
 
-    def __init__(self, store: Runner, pool: str, node: str, slices: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self,
+        store: Runner,
+        pool: str,
+        node: str,
+        slices: Mapping[str, tuple[str, ...]],
+        given: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._store, self._pool, self._node, self._slices = store, pool, node, slices
+        self._given = slices if given is None else given
         self._plans: dict[str, Plan] = {}
 
     async def check(self, name: str) -> None:
         """Find out whether `declare` would be refused, as far as that can be known; changes nothing."""
         view = await self._known(name)
-        if view is not None and view.nodes.get(self._node) != self._slices[name]:
+        if view is not None and not self._has_its_devices(name, view):
             self._refuse_unless_alone(name, view)
 
     async def declare(self, name: str) -> None:
@@ -40,11 +50,15 @@ class Declarer:
         if view is None:
             nodes, settings = self._plans.get(name, ({self._node: list(devices)}, {}))
             await self._send(name, nodes, settings)
-        elif view.nodes.get(self._node) != devices:
+        elif not self._has_its_devices(name, view):
             self._refuse_unless_alone(name, view)
             await self._send(name, {self._node: list(devices)}, view.settings)
         else:
             self._plans[name] = ({node: list(those) for node, those in view.nodes.items()}, view.settings)
+
+    def _has_its_devices(self, name: str, view: SliceView) -> bool:
+        """Whether it is declared with this node's devices, by their lasting names or as they were given."""
+        return view.nodes.get(self._node) in (self._slices[name], self._given[name])
 
     async def _known(self, name: str) -> SliceView | None:
         reply = await self._store.run(Status(name, 0))

@@ -54,7 +54,7 @@ def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backen
         if owner is None:
             raise BackendUnavailable(
                 f"Slice {name}: no backend here can move state on device {device!r}.",
-                advice="This version serves simulated accelerators (sim:<name>); GPUs need the cuda backend.",
+                advice="Name GPUs by index or UUID (0, GPU-…, all), simulated accelerators as sim:<name>.",
             )
         owners[owner.name] = owner
     if len(owners) > 1:
@@ -63,6 +63,23 @@ def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backen
             advice="Give each kind of device a slice of its own.",
         )
     return owners.popitem()[1]
+
+
+def resolved(
+    slices: Mapping[str, tuple[str, ...]], kinds: Mapping[str, Accelerator]
+) -> dict[str, tuple[str, ...]]:
+    """The slices with their devices' lasting names; an error names one that is missing or given twice."""
+    owners: dict[str, str] = {}
+    found = {name: kinds[name].resolve(devices) for name, devices in slices.items()}
+    for name, devices in found.items():
+        for device in devices:
+            if device in owners:
+                raise ConfigurationError(
+                    f"Device {device} is given to slice {owners[device]} and to slice {name}.",
+                    advice="A device belongs to one slice only.",
+                )
+            owners[device] = name
+    return found
 
 
 class DeviceLocks:

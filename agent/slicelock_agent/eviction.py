@@ -25,21 +25,26 @@ KILL_PATIENCE_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an attempt ended: the devices are free of the run, or not and why. `recalled`: it is not wanted
-    any more.
+    any more. `kept`: nothing is lost, it can be tried again.
     """
 
     free: bool
     bytes: int = 0
     reason: str = ""
     recalled: bool = False
+    kept: bool = False
 
 
 class Eviction:
-    """One attempt to evict a run, in the switch with the given fence."""
+    """One attempt to evict a run, in the switch with the given fence. `empties`: what its hooks leave is
+    saved from outside as well, so that nothing of it stays.
+    """
 
-    def __init__(self, station: Station, run: str, fence: int, recalled: asyncio.Event) -> None:
+    def __init__(
+        self, station: Station, run: str, fence: int, recalled: asyncio.Event, *, empties: bool = False
+    ) -> None:
         self._at, self._run, self._fence, self._recalled = station, run, fence, recalled
-        self._page = station.page
+        self._page, self._empties, self._tried_outside = station.page, empties, False
         self._bytes = 0
         self._reasons: list[str] = []
 
@@ -107,8 +112,10 @@ class Eviction:
         self._bytes += report.bytes
         if report.failures:
             self._reasons.append(report.reason)
-        elif left := self._at.left(self._run):
+        elif left := await self._at.left(self._run):
             self._reasons.append(f"{left} after its hooks")
+        elif self._empties:
+            return await self._from_outside()
         else:
             return self._saved()
         return False
@@ -116,6 +123,12 @@ class Eviction:
     # ------------------------------------------------------------ from outside
 
     async def _from_outside(self) -> bool:
+        if self._tried_outside:
+            return False
+        self._tried_outside = True
+        if other := self._at.elsewhere(self._run):
+            self._reasons.append(f"in use on {other}")
+            return False
         image = f"{self._run}@{self._fence}"
         self._put(RunState.SNAPSHOTTING, image=image)
         subject = self._at.subject(self._run, self._fence, image)
@@ -133,7 +146,7 @@ class Eviction:
         deadline = self._at.deadline(subject)
         subject, held = await self._lock_all(subject, deadline)
         report = await self._at.accelerator.save(subject, deadline) if held.ok else held
-        reason = report.reason or self._at.left(self._run)
+        reason = report.reason or await self._at.left(self._run, subject.image)
         if not reason:
             self._bytes += report.bytes
             return self._saved(subject.image)
@@ -155,7 +168,7 @@ class Eviction:
         match await self._at.accelerator.observe(subject, deadline):
             case Truth.LOADED | Truth.ABSENT:
                 await self._let_go(subject, deadline)
-            case Truth.SAVED if not self._at.left(self._run):
+            case Truth.SAVED if not await self._at.left(self._run, subject.image):
                 return self._saved(subject.image)
             case Truth.SAVED | Truth.PARTIAL:
                 if (await self._at.accelerator.restore(subject, deadline)).ok:

@@ -18,28 +18,44 @@ SECOND_LOOK_S = 0.2
 
 
 async def restore(at: Station, run: str, fence: int) -> Outcome:
-    """Have a saved run on the devices again. Not `free` here means: lost, with the reason."""
+    """Have a saved run on the devices again. Not `free`: `kept` says that it still is saved, with the reason;
+    else it is lost.
+    """
     stay = at.page.stays[run]
+    subject = at.subject(run, fence, stay.image)
+    if stay.image and (why := at.accelerator.room_for(subject)):
+        return Outcome(False, reason=f"run {run} waits for room: {why}", kept=True)
     at.page.put(replace(stay, state=RunState.RESTORING))
-    report = await _bring_back(at, at.subject(run, fence, stay.image)) if stay.image else Report()
+    report, truth = await _bring_back(at, subject) if stay.image else (Report(), Truth.LOADED)
     if report.ok:
         at.page.put(replace(stay, state=RunState.LOADED, image=""))
         await _forget_image(at, stay)
         return Outcome(True, report.bytes)
+    reason = f"run {run} cannot be restored: {report.reason}"
+    if truth is Truth.SAVED and at.accelerator.room_for(subject):
+        at.page.put(replace(stay, state=RunState.SAVED))
+        return Outcome(False, reason=reason, kept=True)
+    if truth in (Truth.UNKNOWN, Truth.PARTIAL):
+        at.page.put(replace(stay, state=RunState.UNKNOWN))
+        return Outcome(False, reason=reason, kept=True)
     await lose(at, stay)
-    return Outcome(False, reason=f"run {run} cannot be restored: {report.reason}")
+    return Outcome(False, reason=reason)
 
 
-async def _bring_back(at: Station, subject: Subject) -> Report:
+async def _bring_back(at: Station, subject: Subject) -> tuple[Report, Truth]:
+    """The last report, and what was observed after a failure."""
     deadline = at.deadline(subject)
-    report = Report()
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         report = await at.accelerator.restore(subject, deadline)
         if report.ok:
             report = Report(report.bytes, (await at.accelerator.unlock(subject, deadline)).failures)
-        if report.ok or await at.accelerator.observe(subject, deadline) not in (Truth.SAVED, Truth.PARTIAL):
-            break
-    return report
+        if report.ok:
+            return report, Truth.LOADED
+        truth = await at.accelerator.observe(subject, deadline)
+        again = truth in (Truth.SAVED, Truth.PARTIAL) and not at.accelerator.room_for(subject)
+        if not again or attempt == ATTEMPTS - 1:
+            return report, truth
+    raise AssertionError("unreachable")
 
 
 async def lose(at: Station, stay: Stay) -> None:
@@ -96,9 +112,15 @@ async def _stable_truth(at: Station, subject: Subject) -> Truth:
 
 async def _finish(at: Station, stay: Stay, subject: Subject) -> Truth:
     deadline = at.deadline(subject)
-    verb = at.accelerator.restore if stay.state is RunState.RESTORING else at.accelerator.save
-    await verb(subject, deadline)
-    return await at.accelerator.observe(subject, deadline)
+    verbs = [at.accelerator.save, at.accelerator.restore]
+    if stay.state is RunState.RESTORING:
+        verbs.reverse()
+    truth = Truth.PARTIAL
+    for verb in verbs:  # what cannot be finished is undone
+        if truth is Truth.PARTIAL:
+            await verb(subject, deadline)
+            truth = await at.accelerator.observe(subject, deadline)
+    return truth
 
 
 async def _settle_on(at: Station, stay: Stay, truth: Truth) -> None:

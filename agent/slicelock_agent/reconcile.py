@@ -73,6 +73,10 @@ class Wanted:
     settling: bool = False
     known: bool = True
     ways: tuple[str, ...] = ()
+    min_free: int | None = None
+    """Bytes that must be free on each device before a run's first turn; None: as the agent is set."""
+    zero_residue: bool | None = None
+    """Whether what hooks leave on the devices is saved from outside as well; None: as the agent is set."""
 
     @property
     def asks(self) -> bool:
@@ -88,6 +92,8 @@ class Wanted:
         if not isinstance(raw, Mapping):
             raise TypeError(f"{raw!r:.80} is no description of a slice")
         facts = cast(Mapping[str, Any], raw)
+        settings = settings_of(facts.get("settings"))
+        free, zero = settings.get("min_free"), settings.get("zero_residue")
         return cls(
             state=str(facts.get("state", "")),
             fence=whole_number(facts.get("fence", 0)),
@@ -96,7 +102,9 @@ class Wanted:
             k=whole_number(facts.get("k") or 0),
             settling=flag(facts.get("settling")),
             known=flag(facts.get("known", True)),
-            ways=ways_of(facts.get("settings")),
+            ways=ways_of(settings.get("fallback")),
+            min_free=None if free is None else whole_number(free),
+            zero_residue=None if zero is None else flag(zero),
         )
 
 
@@ -120,15 +128,17 @@ def flag(value: object) -> bool:
     return value is True or value in (1, "1")
 
 
-def ways_of(settings: object) -> tuple[str, ...]:
-    """The slice's own chain of ways to evict, from its settings (JSON); empty when it names none or one
-    that does not exist.
-    """
+def settings_of(raw: object) -> Mapping[str, Any]:
+    """A slice's own settings, from what was declared (JSON); empty when they cannot be read."""
     try:
-        facts: object = json.loads(settings) if isinstance(settings, str) else settings
+        facts: object = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError:
-        return ()
-    raw = cast(Mapping[str, Any], facts).get("fallback") if isinstance(facts, Mapping) else None
+        return {}
+    return cast(Mapping[str, Any], facts) if isinstance(facts, Mapping) else {}
+
+
+def ways_of(raw: object) -> tuple[str, ...]:
+    """A chain of ways to evict; empty when there is none, or it names one that does not exist."""
     parts = (
         raw.split(",") if isinstance(raw, str) else cast(list[object], raw) if isinstance(raw, list) else []
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from slicelock.settings import AgentSettings
@@ -9,7 +10,7 @@ from slicelock.states import RunState
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, Subject, Target
 from slicelock_agent.journal import Page
-from slicelock_agent.reconcile import ON_DEVICE, Here, Stay
+from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted
 from slicelock_agent.registry import Process, Registry
 
 DRIVER_PATIENCE_S = 30.0
@@ -29,6 +30,8 @@ class Station:
     registry: Registry
     budget: HostBudget
     settings: AgentSettings
+    elsewhere: Callable[[str], str] = lambda run: ""
+    """The other slice of this node on which a run has a turn, if what is moved are its processes."""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -71,11 +74,34 @@ class Station:
         """The run with those of its processes whose hooks take commands for this slice."""
         return self._subject(run, fence, "", self.registry.commanded(run, self.name))
 
-    def left(self, run: str) -> str:
-        """What of a run is still on the devices and may not be; empty when they are free of it."""
-        used = self.accelerator.used(self.devices)
-        allowed = 0 if self.accelerator.exclusive else self.registry.residue(run, self.name)
-        return f"{used} bytes are still in use on {', '.join(self.devices)}" if used > allowed else ""
+    async def left(self, run: str, image: str = "") -> str:
+        """What of a run is still on the devices and may not be; empty when they are free of it. With an image
+        nothing may be, else what its hooks said they leave.
+        """
+        allowed = 0 if self.accelerator.exclusive or image else self.registry.residue(run, self.name)
+        return await self.accelerator.left(self.subject(run, self.page.top, image), allowed)
+
+    def objection(self, run: str, wanted: Wanted) -> str:
+        """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""
+        hooked = self.registry.moves_itself(run, self.name)
+        if "cuda" not in (wanted.ways or self.ways) or (hooked and not self.empties(wanted)):
+            return ""
+        if reason := self.accelerator.objection(self.subject(run, wanted.fence)):
+            return f"it could not be evicted from here: {reason}"
+        return ""
+
+    def empties(self, wanted: Wanted) -> bool:
+        """Whether what a run's hooks leave is saved from outside, so that nothing of it stays."""
+        return self.settings.zero_residue if wanted.zero_residue is None else wanted.zero_residue
+
+    def no_room(self, run: str, wanted: Wanted) -> str:
+        """Why there is no room for a run now: for what is saved of it, or for the first turn of a new one."""
+        stay = self.page.stays.get(run)
+        least = int(self.settings.min_free) if wanted.min_free is None else wanted.min_free
+        if stay is not None and not stay.image:
+            return ""
+        subject = self.subject(run, wanted.fence, stay.image if stay else "")
+        return self.accelerator.room_for(subject, 0 if stay else least)
 
     def deadline(self, subject: Subject) -> float:
         """Seconds that moving this much may take."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicelock.errors import SlicelockError
-from slicelock.states import RunState
+from slicelock.states import RunState, SliceState
 from slicelock_agent import loading
 from slicelock_agent.eviction import Eviction, Outcome
 from slicelock_agent.reconcile import (
@@ -101,6 +101,10 @@ class Switcher:
         saved = [stay.run for stay in page.stays.values() if stay.state is RunState.SAVED]
         return {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
 
+    def holds(self, run: str) -> bool:
+        """Whether the run has a turn here, as far as is known."""
+        return self.wanted.run == run and self.wanted.state == SliceState.HELD
+
     def stop(self) -> None:
         """Begin nothing more; hooks are waited for no longer."""
         self._stopping = True
@@ -133,7 +137,10 @@ class Switcher:
         return tuple(stay.run for stay in others if self.at.is_empty_of(stay))
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
+        run = self.wanted.run
         try:
+            if run not in self.at.page.stays and (reason := self.at.objection(run, self.wanted)):
+                return self._fail(Step.REFUSE, run, reason)
             self._let_in(gone)
         except (SlicelockError, ValueError, OSError) as failure:
             self._fail(Step.ADMIT, self.wanted.run, f"it cannot be admitted: {failure}")
@@ -218,7 +225,9 @@ class Switcher:
 
     async def _evict(self, run: str) -> Outcome:
         ways = self.wanted.ways or self.at.ways
-        return await Eviction(self.at, run, self.wanted.fence, self._recalled).attempt(ways)
+        empties = self.at.empties(self.wanted)
+        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties)
+        return await eviction.attempt(ways)
 
     async def _reload(self, run: str) -> Outcome:
         self._let_in()
@@ -226,7 +235,9 @@ class Switcher:
 
     def _settle(self, action: Action, outcome: Outcome) -> None:
         self._bytes += outcome.bytes
-        if not outcome.free and not outcome.recalled:
+        if outcome.kept:
+            self._fail(Step.EVICT, "", outcome.reason)
+        elif not outcome.free and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
 
     # ------------------------------------------------------------ deciding and telling

@@ -52,9 +52,9 @@ def test_the_agents_own_backends_are_there(made: dict[str, Backend]) -> None:
     assert not isinstance(made["hooks"], Accelerator)
 
 
-@pytest.mark.parametrize("device", ["0", "GPU-1b2c", "all", "simulated", ""])
+@pytest.mark.parametrize("device", ["simulated", "gpu0", ""])
 def test_a_device_that_nobody_serves_is_named(made: dict[str, Backend], device: str) -> None:
-    with pytest.raises(BackendUnavailable, match=rf"device '{device}'.*cuda backend"):
+    with pytest.raises(BackendUnavailable, match=rf"device '{device}'.*by index or UUID"):
         accelerator_for("a", (device,), made.values())
 
 
@@ -155,4 +155,4 @@ def test_a_backend_of_another_package_is_taken(tmp_path: Path, monkeypatch: pyte
     from slicelock_agent.backends.hooks import HooksBackend
 
     monkeypatch.setattr(backends, "entry_points", lambda group: [Entry(HooksBackend)])
-    assert set(backends.load(BackendContext(settings_in(tmp_path), Mailbox()))) == {"extra", "hooks", "sim"}
+    assert set(backends.load(BackendContext(settings_in(tmp_path), Mailbox()))) == {"cuda", "extra", "hooks", "sim"}

@@ -15,6 +15,7 @@ from slicelock_agent.backends.base import Backend, BackendContext
 
 GROUP = "slicelock.backends"
 OWN = {
+    "cuda": "slicelock_agent.backends.cuda:CudaBackend",
     "hooks": "slicelock_agent.backends.hooks:HooksBackend",
     "sim": "slicelock_agent.backends.sim:SimBackend",
 }

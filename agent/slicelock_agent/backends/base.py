@@ -8,11 +8,11 @@ in seconds; after it the agent asks `observe`, which changes nothing and alone d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from slicelock.settings import AgentSettings
 from slicelock_agent.mailbox import Mailbox
@@ -137,6 +137,10 @@ class Accelerator(Backend, Protocol):
         """Whether this is a name of a device of this kind."""
         ...
 
+    def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
+        """The devices by the names that never change; BackendUnavailable names one that is not there."""
+        ...
+
     def lock_file(self, device: str) -> Path:
         """The file whose lock says that the device has its agent; the same for all agents of the machine."""
         ...
@@ -145,9 +149,25 @@ class Accelerator(Backend, Protocol):
         """Bytes in use on the devices, whoever's they are; at once."""
         ...
 
-    def room_for(self, subject: Subject) -> str:
-        """Why the run's saved state would not fit now; empty when it fits. Restoring without room loses a
-        job for good.
+    def facts(self, devices: Sequence[str]) -> dict[str, Any]:
+        """For people: by device, bytes `used` and `total`, and how `busy` it is (percent; None: unknown)."""
+        ...
+
+    def objection(self, subject: Subject) -> str:
+        """Why this run could never be moved off these devices from outside, with the remedy; empty when it
+        can be. Asked before a run is let in that has no other way.
+        """
+        ...
+
+    def room_for(self, subject: Subject, at_least: int = 0) -> str:
+        """Why the run's saved state would not fit now, or `at_least` bytes on each device; empty when it
+        fits. Restoring without room loses a job for good.
+        """
+        ...
+
+    async def left(self, subject: Subject, allowed: int) -> str:
+        """What of the run is still on the devices, beyond `allowed` bytes on each; empty when they are free
+        of it. With an image: after a save from outside, else after its hooks.
         """
         ...
 
@@ -182,3 +202,7 @@ class BackendContext:
 
     settings: AgentSettings
     mailbox: Mailbox
+    uids: Collection[int] | None = None
+    """The users whose processes may be touched; None: all."""
+    registered: Callable[[], Collection[int]] = tuple
+    """The pids of all processes that are known here, of whatever run."""

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from slicelock.errors import SlicelockError
 from slicelock.sim import SimDevice
@@ -37,6 +38,9 @@ class SimBackend:
     def claims(self, device: str) -> bool:
         return device.startswith("sim:")
 
+    def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
+        return tuple(devices)
+
     def preflight(self, devices: Sequence[str]) -> list[str]:
         problems: list[str] = []
         for device in devices:
@@ -63,12 +67,27 @@ class SimBackend:
         size = self.used(subject.devices)
         return Estimate(size, size, size / RATE)
 
-    def room_for(self, subject: Subject) -> str:
+    def facts(self, devices: Sequence[str]) -> dict[str, Any]:
+        opened = {device: self._device(device) for device in devices}
+        return {
+            device: {"used": one.used, "total": one.capacity, "busy": None} for device, one in opened.items()
+        }
+
+    def objection(self, subject: Subject) -> str:
+        return ""
+
+    def room_for(self, subject: Subject, at_least: int = 0) -> str:
         for device in subject.devices:
             owner, used = self._device(device).owner, self._device(device).used
             if used and owner.run != subject.run:
                 return f"{device} still has {used} bytes of {owner.run or 'an unknown run'}"
+            if (free := self._device(device).capacity - used) < at_least:
+                return f"{device} has {free} bytes free, {at_least} are needed"
         return ""
+
+    async def left(self, subject: Subject, allowed: int) -> str:
+        used = self.used(subject.devices)
+        return f"{used} bytes are still in use on {', '.join(subject.devices)}" if used > allowed else ""
 
     async def observe(self, subject: Subject, deadline: float) -> Truth:
         return self._truth(subject)

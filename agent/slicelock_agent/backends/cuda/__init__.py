@@ -1,0 +1,11 @@
+"""The `cuda` backend: the NVIDIA driver saves whole processes from outside, without the job's help.
+
+- `helper.py` calls the driver, in processes of its own; `helpers.py` keeps and ends them.
+- `verbs.py` makes one call on all processes of a run together; `answers.py` says what the answers mean.
+- `discovery.py` finds the processes, `memory.py` measures, `preflight.py` refuses, `records.py` remembers.
+- `backend.py` puts them together as what the agent asks of an accelerator.
+"""
+
+from slicelock_agent.backends.cuda.backend import CudaBackend
+
+__all__ = ["CudaBackend"]

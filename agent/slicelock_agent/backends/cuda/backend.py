@@ -1,0 +1,334 @@
+"""NVIDIA GPUs as the agent's accelerator: what each verb of the protocol is in calls of the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+from slicelock.errors import BackendUnavailable
+from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
+from slicelock_agent.backends.cuda import preflight
+from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
+from slicelock_agent.backends.cuda.census import Census
+from slicelock_agent.backends.cuda.discovery import Process, processes_of, stopped
+from slicelock_agent.backends.cuda.helpers import Helpers
+from slicelock_agent.backends.cuda.host import refusal as host_refusal
+from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
+from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
+from slicelock_agent.nvml import Gpus, Nvml, resolve
+from slicelock_agent.processes import family
+
+log = logging.getLogger("slicelock_agent")
+
+RATE = 1.5e9
+"""Bytes per second that the driver saves at least (an H200: 2.1 to 2.4 out, 5.7 to 6.7 in)."""
+HOST_SHARE = 1.05
+"""Host memory that a saved byte takes, at most."""
+LOOKS = 3
+
+
+class CudaBackend:
+    """GPUs of this machine. Several runs may have processes on them; one at a time works."""
+
+    name = "cuda"
+    exclusive = False
+
+    def __init__(
+        self,
+        context: BackendContext,
+        *,
+        gpus: Gpus | None = None,
+        helpers: Callable[[], Helpers] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        settings = context.settings
+        self._context, self._program = context, settings.cuda_checkpoint
+        self._gpus = gpus or Nvml()
+        self._given = helpers is not None
+        options = ["--program", str(self._program)] if self._program else []
+        self._make, self._helpers = helpers or (lambda: Helpers(options)), None
+        self._patience = patience or Patience()
+        self._records = Records(settings.state_dir / f"{settings.pool}.{settings.node}.saved")
+        self._memory = DeviceMemory(self._gpus, self._registered, self._patience)
+        self._never: dict[str, str] = {}
+
+    # ------------------------------------------------------------ devices
+
+    def claims(self, device: str) -> bool:
+        return device == "all" or device.isdigit() or device.startswith(("GPU-", "MIG-"))
+
+    def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
+        if parts := [device for device in devices if device.startswith("MIG-")]:
+            raise BackendUnavailable(
+                f"{parts[0]} is a part of a GPU (MIG), which cannot be saved and restored.",
+                advice="Name whole GPUs, by index or by UUID (nvidia-smi -L).",
+            )
+        return resolve(devices, self._gpus.all())
+
+    def preflight(self, devices: Sequence[str]) -> list[str]:
+        """Only what keeps hooks from working too; what keeps the driver from saving is told to each run that
+        needs it.
+        """
+        try:
+            resolve(devices, self._gpus.all())
+        except BackendUnavailable as failure:
+            return [str(failure)]
+        for why in self.obstacles(devices):
+            log.warning("runs without hooks cannot be served: %s", why)
+        return []
+
+    def lock_file(self, device: str) -> Path:
+        return Path(gettempdir()) / f"slicelock-{device}.lock"
+
+    def obstacles(self, devices: Sequence[str]) -> list[str]:
+        """Why the driver cannot save anything here, each with its remedy."""
+        found = [] if self._given else [*preflight.of_agent(), *preflight.of_library(self._program)]
+        for uuid in devices:
+            found += [why for why in preflight.of_gpu(uuid, self._gpus.health(uuid)) if why not in found]
+        return found
+
+    # ------------------------------------------------------------ what is there
+
+    def used(self, devices: Sequence[str]) -> int:
+        return self._memory.used(devices)
+
+    def found(self, devices: Sequence[str]) -> tuple[str, int]:
+        return "", 0
+
+    def facts(self, devices: Sequence[str]) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for uuid in devices:
+            used, free = self._gpus.memory(uuid)
+            told[uuid] = {"used": used, "total": used + free, "busy": self._gpus.busy(uuid)}
+        return told
+
+    def objection(self, subject: Subject) -> str:
+        processes = self._processes(subject)
+        if not processes:
+            return ""
+        why = next(iter(self.obstacles(subject.devices)), "") or self._never.get(subject.run, "")
+        registered = [one for one in processes if one.pid in {target.pid for target in subject.targets}]
+        return why or preflight.of_run(registered, subject.devices) or self._elsewhere(processes, subject)
+
+    def _elsewhere(self, processes: Collection[Process], subject: Subject) -> str:
+        for gpu in self._gpus.all():
+            if gpu.uuid in subject.devices:
+                continue
+            if pids := sorted(one.pid for one in processes if one.pid in self._gpus.users(gpu.uuid)):
+                return (
+                    f"process {pids[0]} uses GPU {gpu.index} ({gpu.uuid}), which is not of slice "
+                    f"{subject.slice}; start it with CUDA_VISIBLE_DEVICES={','.join(subject.devices)}"
+                )
+        return ""
+
+    def estimate(self, subject: Subject) -> Estimate:
+        processes = self._processes(subject)
+        sizes = self._memory.sizes(processes, subject.devices)
+        size = sum(sum(one.values()) for one in sizes.values())
+        saved = self._records.read(subject.slice, subject.image)
+        most = max(size, saved.bytes if saved else 0)
+        known = max(size, 1) if processes else 0  # a process may have memory that NVML does not tell
+        return Estimate(known, int(size * HOST_SHARE), most / RATE)
+
+    def room_for(self, subject: Subject, at_least: int = 0) -> str:
+        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        if saved is not None and (why := self._memory.refusal(saved)):
+            return why
+        for uuid in subject.devices:
+            if at_least and (why := self._memory.lacks(uuid, at_least, 0)):
+                return why
+        return ""
+
+    async def left(self, subject: Subject, allowed: int) -> str:
+        """After the driver's save nothing of the run may be left; after its hooks, what processes need."""
+        processes = self._processes(subject)
+
+        def why() -> str:
+            limit = 0 if subject.image else allowed + CONTEXT * len(processes)
+            for uuid, size in self._memory.present(processes, subject.devices).items():
+                if size > limit:
+                    return f"{size} bytes are still in use on {uuid}, {limit} may be"
+            return ""
+
+        return await self._memory.settled(subject.devices, why, quick=not subject.image)
+
+    async def observe(self, subject: Subject, deadline: float) -> Truth:
+        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        if saved is not None and saved.lost:
+            return Truth.LOST
+        processes = await self._census(subject).everyone(saved)
+        states = set((await self._verbs.states(processes)).values()) - {State.NOT_CUDA}
+        here = states - {State.GONE}
+        if here & {State.UNKNOWN, State.FAILED}:
+            return Truth.UNKNOWN
+        if State.SAVED in here:
+            return Truth.SAVED if here == {State.SAVED} else Truth.PARTIAL
+        if here or any(target for target in self._processes(subject)):
+            return Truth.LOADED
+        return Truth.LOST if states or saved else Truth.ABSENT
+
+    # ------------------------------------------------------------ moving
+
+    async def lock(self, subject: Subject, deadline: float) -> Report:
+        """Lock every process that uses CUDA, look again, and lock what has appeared meanwhile, or none."""
+        end, census = Deadline.after(deadline), self._census(subject)
+        users, unclear = await census.settled()
+        why = self._reason_against(subject, users)
+        if why or unclear:
+            return Report(failures=_named(unclear) or {f"run {subject.run}": why})
+        locked: list[Process] = []
+        for _ in range(LOOKS):
+            new = [one for one in users if one not in locked]
+            if not new:
+                return Report()
+            if failures := await self._verbs.lock(new, end):
+                await self._verbs.unlock(locked)
+                return Report(failures=_named(failures))
+            locked += new
+            users, unclear = await census.again(locked)
+            if unclear:
+                break
+        await self._verbs.unlock(locked)
+        return Report(failures=_named(unclear) or {f"run {subject.run}": "new CUDA processes keep appearing"})
+
+    async def save(self, subject: Subject, deadline: float) -> Report:
+        """Save every process that uses CUDA. Finishes a save that was cut short, too."""
+        saved = self._records.read(subject.slice, subject.image)
+        states = await self._verbs.states(await self._census(subject).everyone(saved))
+        open_ = [one for one, state in states.items() if state in (State.LOCKED, State.RUNNING)]
+        sizes = self._memory.sizes(open_, subject.devices)
+        if why := host_refusal({one: _host(size) for one, size in sizes.items()}):
+            return Report(failures={f"run {subject.run}": why})
+        self._records.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
+        end = Deadline.after(deadline)
+        running = [one for one in open_ if states[one] is State.RUNNING]
+        if running and (failures := await self._verbs.lock(running, end)):
+            return Report(failures=_named(failures))
+        failed = await self._verbs.save(open_, end)
+        self._learn(subject.run, failed)
+        moved = sum(sum(size.values()) for one, size in sizes.items() if one not in failed)
+        return Report(moved, {str(one): f"cannot be saved: {a.words}" for one, a in failed.items()})
+
+    async def restore(self, subject: Subject, deadline: float) -> Report:
+        """Restore every saved process, if and only if there is room for all of them now. If one fails, those
+        that are back are saved again.
+        """
+        saved = self._records.read(subject.slice, subject.image)
+        states = await self._verbs.states(await self._census(subject).everyone(saved))
+        coming = [one for one, state in states.items() if state is State.SAVED]
+        if not coming:
+            return Report()
+        if why := self._reason_to_wait(subject, saved, coming):
+            return Report(failures={f"run {subject.run}": why})
+        failed = await self._verbs.restore(coming, Deadline.after(deadline))
+        if not failed:
+            return Report(sum(saved.size(one) for one in coming) if saved else 0)
+        await self._back_again(
+            subject, saved or Saved(), [one for one in coming if one not in failed], failed
+        )
+        return Report(failures={str(one): f"cannot be restored: {a.words}" for one, a in failed.items()})
+
+    async def unlock(self, subject: Subject, deadline: float) -> Report:
+        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        states = await self._verbs.states(await self._census(subject).everyone(saved))
+        locked = [one for one, state in states.items() if state is State.LOCKED]
+        return Report(failures=_named(await self._verbs.unlock(locked)))
+
+    def _reason_against(self, subject: Subject, users: Sequence[Process]) -> str:
+        """Why these processes must not be locked: their save would fail, or their restore."""
+        if not users:
+            return ""
+        why = next(iter(self.obstacles(subject.devices)), "") or self._never.get(subject.run, "")
+        sizes = self._memory.sizes(users, subject.devices)
+        return (
+            why
+            or preflight.of_run(users, self._on(users, subject.devices))
+            or self._elsewhere(users, subject)
+            or host_refusal({one: _host(size) for one, size in sizes.items()})
+        )
+
+    def _on(self, users: Collection[Process], devices: Sequence[str]) -> list[str]:
+        """The GPUs that the processes use, as far as NVML tells."""
+        pids = {one.pid for one in users}
+        return [uuid for uuid in devices if pids & set(self._gpus.users(uuid))]
+
+    def _reason_to_wait(self, subject: Subject, saved: Saved | None, coming: Sequence[Process]) -> str:
+        if standing := [f"{one} {why}" for one in coming if (why := stopped(one.pid))]:
+            return standing[0]
+        if saved is None or set(coming) - set(saved.processes):
+            return self._memory.company(subject.devices)
+        return self._memory.refusal(Saved({one: saved.processes[one] for one in coming}, saved.spare))
+
+    async def _back_again(
+        self, subject: Subject, saved: Saved, back: Sequence[Process], failed: dict[Process, Answer]
+    ) -> None:
+        """The run is in one state again: saved. A process whose restore lost it is never tried again."""
+        if lost := [one for one, answer in failed.items() if answer.code in LOST]:
+            reason = f"{lost[0]}: {failed[lost[0]].words}"
+            self._records.write(subject.slice, subject.image, Saved(saved.processes, saved.spare, reason))
+        await self._verbs.save(back, Deadline.after(self._patience.unlock + saved.bytes / RATE))
+
+    def _merged(self, saved: Saved | None, sizes: dict[Process, dict[str, int]], subject: Subject) -> Saved:
+        """What was written when the save began wins: by now some of it is off the GPU."""
+        old = saved or Saved()
+        spare = old.spare or {uuid: self._memory.free(uuid) for uuid in subject.devices}
+        return Saved({**sizes, **old.processes}, spare)
+
+    def _learn(self, run: str, failed: dict[Process, Answer]) -> None:
+        for one, answer in failed.items():
+            if answer.code in NEVER:
+                self._never[run] = f"{one} could not be saved by the driver: {answer.words}"
+
+    # ------------------------------------------------------------ letting in, letting go
+
+    def admit(self, subject: Subject) -> None:
+        """Nothing guards a GPU but the agents' own order."""
+
+    async def wipe(self, devices: Sequence[str]) -> None:
+        """What dead processes had is the driver's to free; wait until it has."""
+        await self._memory.settled(devices, lambda: "")
+
+    async def discard(self, subject: Subject) -> None:
+        self._records.remove(subject.slice, subject.image)
+
+    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
+        self._records.tidy(slice_name, images)
+
+    def close(self, *, undo: bool = False) -> None:
+        if self._helpers is not None:
+            self._helpers.close()
+
+    # ------------------------------------------------------------ parts
+
+    @property
+    def helpers(self) -> Helpers:
+        """The helper processes; there are none before the first call."""
+        if self._helpers is None:
+            self._helpers = self._make()
+        return self._helpers
+
+    @property
+    def _verbs(self) -> Verbs:
+        return Verbs(self.helpers, self._patience)
+
+    def _census(self, subject: Subject) -> Census:
+        return Census(self._verbs, lambda: self._processes(subject))
+
+    def _processes(self, subject: Subject) -> list[Process]:
+        roots = [target.pid for target in subject.targets]
+        return processes_of(roots, subject.run, self._context.uids)
+
+    def _registered(self) -> set[int]:
+        return set(family(self._context.registered()))
+
+
+def _named(failures: dict[Process, str]) -> dict[str, str]:
+    return {str(one): why for one, why in failures.items()}
+
+
+def _host(size: dict[str, int]) -> int:
+    return int(sum(size.values()) * HOST_SHARE)

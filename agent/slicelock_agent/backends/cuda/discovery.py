@@ -1,0 +1,116 @@
+"""Which processes of a run may use CUDA, and what /proc says of them.
+
+A process belongs to a run if it registered for it, descends from one that did, or shares its control group
+and carries the run's name in its environment; and only if the agent may touch its user.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from slicelock.identity import ProcessIdentity
+from slicelock_agent.processes import family, state_of, tagged, uids_of
+
+GROUPS = Path("/sys/fs/cgroup")
+SAFE_NCCL = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
+"""With these the driver can restore a process that has an NCCL group; without any one of them it cannot."""
+NO_NCCL = "SLICELOCK_NO_NCCL"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Process:
+    """A process that cannot be mistaken for another: its pid here, and its start time in ticks since boot."""
+
+    pid: int
+    start: int
+
+    def __str__(self) -> str:
+        return f"process {self.pid}"
+
+
+def processes_of(roots: Collection[int], run: str, uids: Collection[int] | None) -> list[Process]:
+    """Every living process of the run, by pid, as one look at /proc shows it."""
+    pids = set(family(roots))
+    for group in {group_of(pid) for pid in pids} - {"", "/", group_of(os.getpid())}:
+        pids |= {pid for pid in members(group) if pid not in pids and tagged(pid, run, "")}
+    return sorted(one for one in map(identified, pids) if one is not None and allowed(one.pid, uids))
+
+
+def identified(pid: int) -> Process | None:
+    """The process that has this pid now; None for one that has ended."""
+    try:
+        return Process(pid, ProcessIdentity.of(pid).start)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def allowed(pid: int, uids: Collection[int] | None) -> bool:
+    """Whether the agent may touch the process."""
+    try:
+        return uids is None or set(uids_of(pid)) <= set(uids)
+    except OSError:
+        return False
+
+
+def group_of(pid: int) -> str:
+    """The process's control group (v2), as a path below the root; empty when it cannot be told."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line[3:] for line in lines if line.startswith("0::")), "")
+
+
+def members(group: str, root: Path = GROUPS) -> Iterable[int]:
+    """Every pid in a control group and in those below it."""
+    for folder, _, _ in os.walk(root / group.strip("/")):
+        try:
+            yield from map(int, (Path(folder) / "cgroup.procs").read_text().split())
+        except (OSError, ValueError):
+            continue
+
+
+def stopped(pid: int, root: Path = GROUPS) -> str:
+    """Why the process cannot answer the driver, which would wait for it for ever; empty when it can."""
+    if state_of(pid) in "Tt":
+        return "is stopped (a signal or a debugger); let it go on"
+    path = root / group_of(pid).strip("/")
+    for group in (path, *path.parents):
+        if not group.is_relative_to(root):
+            break
+        try:
+            if (group / "cgroup.freeze").read_text().strip() == "1":
+                return f"is frozen with its control group {group}; thaw it"
+        except OSError:
+            continue
+    return ""
+
+
+def environment(pid: int) -> dict[str, str]:
+    """What the process was started with; empty when it cannot be read."""
+    try:
+        raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return {name: value for name, equals, value in (one.partition("=") for one in raw.split("\0")) if equals}
+
+
+def unsafe_nccl(pid: int) -> list[str]:
+    """The NCCL settings that the process lacks; empty when it has them, or says that it has no NCCL group."""
+    words = environment(pid)
+    if words.get(NO_NCCL) == "1":
+        return []
+    return [f"{name}={value}" for name, value in SAFE_NCCL.items() if words.get(name) != value]
+
+
+def described(pid: int) -> str:
+    """A process in words, with its control group: for people who look for it."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return f"process {pid} (not to be seen from here)"
+    group = group_of(pid)
+    return f"process {pid} ({name}{f', control group {group}' if group else ''})"

@@ -1,0 +1,119 @@
+"""What is on the GPUs and whose it is; whether something more fits. All from NVML, as it is now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from slicelock.host_memory import readable
+from slicelock_agent.backends.cuda.discovery import Process, described
+from slicelock_agent.backends.cuda.records import Saved
+from slicelock_agent.backends.cuda.verbs import Deadline, Patience
+from slicelock_agent.nvml import Gpus
+
+GIB = 1 << 30
+MARGIN, MARGIN_SHARE = GIB, 0.02
+"""What must stay free beside a restored run: the larger of 1 GiB and 2 % of what it needs."""
+CONTEXT = 2 * GIB
+"""What a process may keep on a GPU beside its hooks' own word: its context, loaded kernels, communicators."""
+
+
+class DeviceMemory:
+    """The memory of this node's GPUs. `registered` gives the pids of every run that is known here."""
+
+    def __init__(self, gpus: Gpus, registered: Callable[[], Collection[int]], patience: Patience) -> None:
+        self._gpus, self._registered, self._patience = gpus, registered, patience
+
+    def used(self, devices: Sequence[str]) -> int:
+        """Bytes in use on the GPUs together."""
+        return sum(self._gpus.memory(uuid)[0] for uuid in devices)
+
+    def free(self, uuid: str) -> int:
+        return self._gpus.memory(uuid)[1]
+
+    def sizes(self, processes: Collection[Process], devices: Sequence[str]) -> dict[Process, dict[str, int]]:
+        """What each process has on each GPU.
+
+        Where NVML tells no figure for a process, or none of the processes at all (a container's pids, memory
+        that is mapped by hand), everything that is not known to be another's counts as the first one's.
+        """
+        found: dict[Process, dict[str, int]] = {one: {} for one in processes}
+        for uuid in devices:
+            users = self._gpus.users(uuid)
+            known = {one: users[one.pid] for one in processes if users.get(one.pid)}
+            for one, size in known.items():
+                found[one][uuid] = size or 0
+            untold = any(one.pid in users and one not in known for one in processes)
+            if untold or not known:
+                self._rest(found, uuid, users)
+        return found
+
+    def _rest(self, found: dict[Process, dict[str, int]], uuid: str, users: Mapping[int, int | None]) -> None:
+        pids = {one.pid for one in found}
+        others = sum(size or 0 for pid, size in users.items() if pid not in pids)
+        own = sum(sizes.get(uuid, 0) for sizes in found.values())
+        rest = self._gpus.memory(uuid)[0] - others - own
+        if found and rest > 0:
+            first = min(found)
+            found[first][uuid] = found[first].get(uuid, 0) + rest
+
+    def present(self, processes: Collection[Process], devices: Sequence[str]) -> dict[str, int]:
+        """Bytes that these processes have on each GPU, as far as NVML tells them apart."""
+        pids = {one.pid for one in processes}
+        return {
+            uuid: sum(size or 0 for pid, size in self._gpus.users(uuid).items() if pid in pids)
+            for uuid in devices
+        }
+
+    def foreign(self, uuid: str) -> list[int]:
+        """Processes on the GPU that belong to no run that is known here."""
+        return sorted(set(self._gpus.users(uuid)) - set(self._registered()))
+
+    # ------------------------------------------------------------ room
+
+    def refusal(self, saved: Saved) -> str:
+        """Why the run must not be restored now; empty when it fits. Restoring without room loses it."""
+        for uuid, size in saved.needs().items():
+            if why := self.lacks(uuid, size, saved.spare.get(uuid)) or self.company([uuid]):
+                return why
+        return ""
+
+    def lacks(self, uuid: str, size: int, spare: int | None = None) -> str:
+        """Why so many bytes do not fit on the GPU. `spare`: what was free beside them when they were there;
+        they need no more than that again.
+        """
+        margin = int(max(MARGIN, size * MARGIN_SHARE))
+        margin = margin if spare is None else min(margin, max(0, spare))
+        free = self.free(uuid)
+        if free >= size + margin:
+            return ""
+        hogs = self.foreign(uuid)
+        who = f"; it is used by {', '.join(map(described, hogs))}" if hogs else ""
+        return f"{uuid} has {readable(free)} free, {readable(size + margin)} are needed{who}"
+
+    def company(self, devices: Sequence[str]) -> str:
+        """Who else is on the GPUs that no run has registered; nothing is restored beside such a process."""
+        for uuid in devices:
+            if hogs := self.foreign(uuid):
+                return f"{uuid} is used by {', '.join(map(described, hogs))}, which no run has registered"
+        return ""
+
+    async def settled(self, devices: Sequence[str], good: Callable[[], str], *, quick: bool = False) -> str:
+        """Wait until `good()` has nothing to say in two readings that agree; else the last it said.
+
+        `quick`: the process itself freed what is freed, and the driver has it when that returns; after a save
+        from outside it lets go of the memory in its own time.
+        """
+        share = 0.1 if quick else 1.0
+        deadline, pause = Deadline.after(self._patience.release * share), self._patience.settle * share
+        while True:
+            before, why = self._reading(devices), good()
+            await asyncio.sleep(pause)
+            why = why or good()
+            if not why and (before == self._reading(devices) or not deadline.left):
+                return ""
+            if why and not deadline.left:
+                return why
+
+    def _reading(self, devices: Sequence[str]) -> list[int]:
+        return [self._gpus.memory(uuid)[0] for uuid in devices]
