@@ -19,7 +19,7 @@ from slicelock.errors import SlicelockError
 from slicelock.hooks.exchange import Exchange, Progress
 from tests.support.wait import wait_until
 
-SIZE = 4 * GIB
+SIZE = 3 * GIB
 Start = Callable[..., Actor]
 
 
@@ -116,7 +116,7 @@ def test_a_comer_without_room_gives_up_whole(start: Start, tmp_path: Path) -> No
     b.ask("offload")
     hog = crowd(start)
     with pytest.raises(
-        SlicelockError, match=r"RestoreFailed: cuda:0 has .* free, and 4.00 GiB are to come back"
+        SlicelockError, match=r"RestoreFailed: cuda:0 has .* free, and 3.00 GiB are to come back"
     ):
         b.ask("reload")
     hog.ask("drop")

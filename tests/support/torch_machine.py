@@ -39,6 +39,7 @@ class HostDevice:
         self.copied: list[tuple[str, int]] = []
         self.pinned: dict[int, int] = {}
         self.streams: list[int] = []
+        self.rooms: list[int] = []
         self.checked: list[Place] = []
         self.fail: Callable[[str], None] = lambda _what: None
         self._queue: list[tuple[int, int, int]] = []
@@ -98,6 +99,9 @@ class HostDevice:
         self.fail("allocate")
         self.streams.append(stream)
         return nullcontext()
+
+    def make_room(self, nbytes: int) -> None:
+        self.rooms.append(nbytes)
 
     def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
         self.fail("check")

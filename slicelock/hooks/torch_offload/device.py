@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,6 +18,9 @@ from slicelock.hooks.torch_offload.refusals import Segments, refuse_by_allocator
 
 CHUNK = 256 << 20
 GRANULARITY = 512  # of torch's allocator
+SMALL = 1 << 20
+"""Up to so many bytes torch's allocator puts together into segments of 2 MiB."""
+ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 UNLIMITED = 1 << 40
 """Address space for a pool without a limit; it costs nothing."""
 
@@ -64,6 +68,10 @@ class Device(Pinner, Protocol):
         """Allocate for the use on this stream."""
         ...
 
+    def make_room(self, nbytes: int) -> None:
+        """Have so many bytes ready for allocations of more than SMALL bytes, in one piece."""
+        ...
+
     def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
         """SnapshotFailed, naming what must not be offloaded. Runs while copies are under way."""
         ...
@@ -102,6 +110,7 @@ class CudaDevice:
         with self.entered():
             self._stream = torch.cuda.Stream(device=index)
         self._handle = int(self._stream.cuda_stream)
+        self._splits = not any("max_split_size" in os.environ.get(name, "") for name in ALLOCATOR_SETTINGS)
 
     def entered(self) -> AbstractContextManager[Any]:
         return self._torch.cuda.device(self._index)
@@ -151,6 +160,12 @@ class CudaDevice:
     def allocating_for(self, stream: int) -> AbstractContextManager[Any]:
         made = self._torch.cuda.ExternalStream(stream, device=self._index) if stream else None
         return self._torch.cuda.stream(made or self._torch.cuda.default_stream(self._index))
+
+    def make_room(self, nbytes: int) -> None:
+        if self._splits:
+            self._torch.empty(
+                nbytes, dtype=self._torch.uint8, device=self.name
+            )  # at once free again, and kept
 
     def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
         segments = Segments.of(self._torch, self._index)

@@ -28,8 +28,8 @@ def _libc() -> ctypes.CDLL:
 
 
 class Pages:
-    """`nbytes` of address space. It costs nothing until it is committed, is not inherited by forked children
-    (a pinned page would have to be copied for each), and is left out of core dumps.
+    """`nbytes` of address space. It costs nothing until it is opened and committed, is not inherited by forked
+    children (a pinned page would have to be copied for each), and is left out of core dumps.
 
     `node`: the NUMA node that should give the memory, if known. ConfigurationError when the range cannot be
     reserved.
@@ -51,11 +51,16 @@ class Pages:
             self._libc.madvise(self.address, nbytes, advice)  # each is a wish; not every kernel has all
         self._prefer(node)
 
-    def commit(self, offset: int, nbytes: int) -> None:
-        """Have real, zeroed memory there. MemoryError when there is none."""
-        begin = self.address + offset
-        if self._libc.mprotect(begin, nbytes, PROT_READ_WRITE):
+    def open(self, nbytes: int) -> None:
+        """Allow access up to there; MemoryError when the system does not. Other threads that commit or pin
+        memory of this process are held up by it, so open much at a time.
+        """
+        if self._libc.mprotect(self.address, nbytes, PROT_READ_WRITE):
             raise MemoryError(os.strerror(ctypes.get_errno()))
+
+    def commit(self, offset: int, nbytes: int) -> None:
+        """Have real, zeroed memory in an open part."""
+        begin = self.address + offset
         if self._libc.madvise(begin, nbytes, MADV_POPULATE_WRITE):
             ctypes.memset(begin, 0, nbytes)  # before Linux 5.14
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from functools import cache
 from typing import Protocol
@@ -16,7 +17,7 @@ log = logging.getLogger("slicelock")
 BLOCK = 256 << 20
 """Bytes that are pinned at a time. While one is being pinned the driver may hold up the job's own calls."""
 SMALLEST_BLOCK = 2 << 20  # a huge page
-THREADS = 4
+MOST_THREADS = 8
 SETTING = "SLICELOCK_HOST_POOL"
 
 
@@ -26,6 +27,7 @@ class Memory(Protocol):
     address: int
     nbytes: int
 
+    def open(self, nbytes: int) -> None: ...
     def commit(self, offset: int, nbytes: int) -> None: ...
     def release(self) -> None: ...
 
@@ -77,6 +79,11 @@ def block_for(limit: int | None) -> int:
     )
 
 
+def _some_processors() -> int:
+    """Zeroing pages is what takes long; it may have a quarter of the processors."""
+    return min(MOST_THREADS, max(1, len(os.sched_getaffinity(0)) // 4))
+
+
 @cache
 def process_allowance() -> Allowance:
     """What all pools of this process may pin together, by its settings."""
@@ -98,7 +105,7 @@ class HostPool:
         allowance: Allowance,
         *,
         block: int,
-        threads: int = THREADS,
+        threads: int | None = None,
     ) -> None:
         self.address, self.block = memory.address, block
         self.ready = 0
@@ -108,14 +115,14 @@ class HostPool:
         self._wanted = 0  # blocks
         self._begun: set[int] = set()
         self._done: set[int] = set()
-        self._threads, self._running = threads, 0
+        self._threads, self._running = threads or _some_processors(), 0
         self._changed = threading.Condition()
 
     def ahead(self, nbytes: int) -> None:
         """Grow to hold `nbytes`, in the background."""
         with self._changed:
-            self._wanted = max(self._wanted, min(-(-nbytes // self.block), self._blocks))
             self.reason = ""
+            self._want(min(-(-nbytes // self.block), self._blocks))
             for _ in range(min(self._threads, len(self._missing())) - self._running):
                 self._running += 1
                 threading.Thread(target=self._work, name="slicelock-pinning", daemon=True).start()
@@ -144,6 +151,15 @@ class HostPool:
         self._begun.clear()
         self.ready = 0
         self._memory.release()
+
+    def _want(self, blocks: int) -> None:
+        if blocks > self._wanted:
+            try:
+                self._memory.open(blocks * self.block)
+            except MemoryError as failure:
+                self.reason = f"the system gives no more memory: {failure}"
+            else:
+                self._wanted = blocks
 
     def _missing(self) -> list[int]:
         return [number for number in range(self._wanted) if number not in self._begun]

@@ -159,11 +159,10 @@ def refuse_by_allocator(places: Sequence[Place], segments: Segments) -> None:
 
 def refuse_graphs(torch: Any, segments: Segments) -> None:
     """SnapshotFailed when this process has captured graphs: they go on using the addresses that they saw."""
-    count = sum(1 for one in gc.get_objects() if type(one) is torch.cuda.CUDAGraph)
-    if count or segments.of_graphs:
+    if segments.of_graphs or torch.cuda.CUDAGraph in map(type, gc.get_objects()):
         raise SnapshotFailed(
-            f"This process has captured CUDA graphs ({count or 'some'}). They refer to tensors by address, "
-            "and offloaded tensors come back at other addresses; nothing was offloaded.",
+            "This process has captured CUDA graphs. They refer to tensors by address, and offloaded tensors "
+            "come back at other addresses; nothing was offloaded.",
             advice="Use slicelock.hooks.MemorySaver, which keeps addresses. If no graph uses these tensors, "
             "say so with TorchOffload(..., graphs_elsewhere=True).",
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from slicelock.hooks.torch_offload.device import Device
+from slicelock.hooks.torch_offload.device import SMALL, Device
 from slicelock.hooks.torch_offload.guard import Guard
 from slicelock.hooks.torch_offload.layout import DROPPED, Place, chunked, copies, room_needed
 from slicelock.hooks.torch_offload.pool import HostPool
@@ -69,11 +69,15 @@ class Mover:
             raise
 
     def come(self, places: Sequence[Place], coming: Coming | None = None) -> None:
-        """Allocate everything again and copy it in. When anything fails, all of it is away again."""
+        """Allocate everything again and copy it in. When anything fails, all of it is away again.
+
+        Memory from the driver takes ten times as long while copies are under way (1 ms instead of 0.1 ms). So
+        the small ones come first, and the others in chunks, of one allocation each.
+        """
         begun: list[Place] = []
         try:
             with self.device.entered():
-                for chunk in chunked(places, self.chunk):
+                for chunk in chunked(sorted(places, key=_small_first), self.chunk):
                     if coming:
                         coming.admit(room_needed(chunk))
                     begun += chunk
@@ -105,12 +109,26 @@ class Mover:
             place.away = True
             self.guard.forbid(place.storage)
 
-    def _restore(self, places: Iterable[Place]) -> None:
+    def _restore(self, places: Sequence[Place]) -> None:
+        self._make_room(places)
         for place in places:
             self.guard.allow(place.storage)
             with self.device.allocating_for(place.stream):
                 place.storage.resize_(place.nbytes)
             place.address, place.away = place.storage.data_ptr(), False
+
+    def _make_room(self, places: Iterable[Place]) -> None:
+        needed: dict[int, int] = defaultdict(int)
+        for place in places:
+            if place.nbytes > SMALL:
+                needed[place.stream] += place.room
+        for stream, nbytes in needed.items():
+            with self.device.allocating_for(stream):
+                self.device.make_room(nbytes)
+
+
+def _small_first(place: Place) -> tuple[bool, int]:
+    return place.nbytes > SMALL, place.offset
 
 
 def moved_bytes(places: Iterable[Place]) -> int:
