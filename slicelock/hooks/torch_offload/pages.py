@@ -28,8 +28,8 @@ def _libc() -> ctypes.CDLL:
 
 
 class Pages:
-    """`nbytes` of address space. It costs nothing until it is opened and committed, is not inherited by forked
-    children (a pinned page would have to be copied for each), and is left out of core dumps.
+    """`nbytes` of address space. It costs nothing until it is opened and committed, is not inherited by
+    forked children (a pinned page would have to be copied for each), and is left out of core dumps.
 
     `node`: the NUMA node that should give the memory, if known. ConfigurationError when the range cannot be
     reserved.
