@@ -404,8 +404,8 @@ def left_behind(stage: AgentStage) -> list[str]:
 @pytest.mark.parametrize(
     ("slices", "declared", "code", "says"),
     [
-        (["s=0"], {}, 1, "no backend here can move state on device '0'"),
-        (["s=sim:d", "t=GPU-1"], {}, 1, "no backend here can move state on device 'GPU-1'"),
+        (["s=tpu:0"], {}, 1, "no backend here can move state on device 'tpu:0'"),
+        (["s=sim:d", "t=tpu:1"], {}, 1, "no backend here can move state on device 'tpu:1'"),
         (["s"], {}, 3, "names no devices"),
         ([], {}, 3, "no slice to serve"),
         (["s=sim:d"], {"s": {}}, 3, "Slice s is declared without nodes"),
