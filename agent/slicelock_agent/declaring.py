@@ -21,8 +21,9 @@ Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
 
 
 class Declarer:
-    """Declares slices of one node in one pool, and can do so again when Redis has lost them. `given`: their
-    devices as an operator names them.
+    """Declares slices of one node in one pool, and can do so again when Redis has lost them.
+
+    `given`: their devices as an operator names them.
     """
 
     def __init__(

@@ -24,8 +24,9 @@ KILL_PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: the devices are free of the run, or not and why. `recalled`: it is not wanted
-    any more. `kept`: nothing is lost, it can be tried again.
+    """How an attempt ended: the devices are free of the run, or not and why.
+
+    `recalled`: it is not wanted any more. `kept`: nothing is lost, it can be tried again.
     """
 
     free: bool
@@ -36,8 +37,9 @@ class Outcome:
 
 
 class Eviction:
-    """One attempt to evict a run, in the switch with the given fence. `empties`: what its hooks leave is
-    saved from outside as well, so that nothing of it stays.
+    """One attempt to evict a run, in the switch with the given fence.
+
+    `empties`: what its hooks leave is saved from outside as well, so that nothing of it stays.
     """
 
     def __init__(
@@ -86,9 +88,7 @@ class Eviction:
         self._page.put(replace(self._stay, state=state, **changes))  # type: ignore[arg-type]
 
     def _back(self) -> None:
-        """Nothing was moved as a whole: the run counts as loaded; `hooked` says what its hooks may have
-        begun.
-        """
+        """Nothing was moved as a whole: the run is loaded; `hooked` says what its hooks may have begun."""
         if self._stay.state is RunState.SNAPSHOTTING:
             self._put(RunState.LOADED, image="")
 
@@ -151,6 +151,9 @@ class Eviction:
             self._bytes += report.bytes
             return self._saved(subject.image)
         self._reasons.append(reason)
+        if held.untouched:
+            self._back()
+            return False
         return await self._undo(subject, deadline)
 
     async def _lock_all(self, subject: Subject, deadline: float) -> tuple[Subject, Report]:

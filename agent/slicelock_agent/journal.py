@@ -46,18 +46,14 @@ class Page:
         self._write({run: stay for run, stay in self.stays.items() if run not in runs})
 
     def admit(self, turn: Admitted, gone: Iterable[str] = ()) -> None:
-        """Write that a turn is let in, under the highest fence so far, and which runs have nothing left
-        here: all at once.
-        """
+        """Write at once that a turn is let in, with its fence, and which runs have nothing left here."""
         stays = {run: stay for run, stay in self.stays.items() if run not in set(gone)}
         stay = stays.setdefault(turn.run, Stay(turn.run, RunState.LOADED))
         advance(stay.state, RunState.LOADED)
         self._write(stays, turn, max(self.top, turn.fence))
 
     def adopt(self, top: int, stay: Stay | None = None) -> None:
-        """Take from the devices what they say and this page does not know: their highest fence, a run's
-        state.
-        """
+        """Take over what the devices say and this page does not know: a highest fence, a run's state."""
         stays = self.stays if stay is None else {**self.stays, stay.run: stay}
         self._write(stays, self.admitted, max(self.top, top))
 
@@ -84,8 +80,7 @@ def _stay(raw: dict[str, Any]) -> Stay:
 
 
 class Journal:
-    """The agent's file. One process at a time has it; ConfigurationError when another has, or it cannot be
-    used.
+    """The agent's file, for one process at a time. ConfigurationError: another has it, or it cannot be used.
 
     `reborn` says that the machine was started anew since the file was last used; `boots` are this node's
     boot ids, newest last.
@@ -117,9 +112,7 @@ class Journal:
         return self.pages.setdefault(name, Page(name, self._save))
 
     def remember(self, run: str, processes: set[str]) -> None:
-        """Write which processes of a run have been seen here, so that their end is noticed after a restart
-        too.
-        """
+        """Write which processes of a run were seen here: their end is to be noticed after a restart too."""
         if processes == self.processes.get(run, set()):
             return
         if processes:

@@ -18,9 +18,7 @@ SECOND_LOOK_S = 0.2
 
 
 async def restore(at: Station, run: str, fence: int) -> Outcome:
-    """Have a saved run on the devices again. Not `free`: `kept` says that it still is saved, with the reason;
-    else it is lost.
-    """
+    """Have a saved run on the devices again. Not `free`: it is lost, or still saved where `kept` says so."""
     stay = at.page.stays[run]
     subject = at.subject(run, fence, stay.image)
     if stay.image and (why := at.accelerator.room_for(subject)):
@@ -59,9 +57,7 @@ async def _bring_back(at: Station, subject: Subject) -> tuple[Report, Truth]:
 
 
 async def lose(at: Station, stay: Stay) -> None:
-    """A run's state is lost for good. What is left of it on the devices is strange from now on, and wiped
-    when needed.
-    """
+    """A run's state is lost for good. What is left of it on the devices is strange, and wiped if needed."""
     at.page.put(replace(at.page.stays[stay.run], state=RunState.LOST, hooked=False, image=""))
     await _forget_image(at, stay)
 

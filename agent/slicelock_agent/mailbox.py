@@ -44,9 +44,7 @@ class Mailbox:
         self._newest: dict[str, int] = {}
 
     def send(self, run: str, process: str, fence: int, what: str, name: str) -> Order:
-        """Give a process a command. Its answer is a future; cancelling that withdraws the command if it
-        can.
-        """
+        """Give a process a command. Its answer is a future; cancelling that withdraws the command."""
         order = Order(run, process, fence, what, name, asyncio.get_running_loop().create_future())
         order.answer.add_done_callback(lambda _: self._done(order))
         queue = self._queues.setdefault(process, deque())

@@ -51,8 +51,9 @@ class Found:
 
 
 class Finder:
-    """Looks processes up. `uids`: the users whose processes may be touched; None allows all. `boots`: this
-    node's boot ids.
+    """Looks processes up.
+
+    `uids`: the users whose processes may be touched; None allows all. `boots`: this node's boot ids.
     """
 
     def __init__(self, boots: Iterable[str], uids: Collection[int] | None) -> None:
@@ -109,9 +110,7 @@ class Finder:
 
 
 def _ended(pid: int) -> bool:
-    """Whether a process that /proc does not show has ended, rather than being hidden (mount option
-    hidepid).
-    """
+    """Whether a process that /proc does not show has ended, and is not hidden (mount option hidepid)."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -233,9 +232,7 @@ async def end(roots: Collection[int], uids: Collection[int] | None, patience: fl
 
 
 def _stop_all(roots: Collection[int], uids: Collection[int] | None, held: dict[int, int]) -> None:
-    """Hold them all still first, until two looks agree: what is killed one by one may start others
-    meanwhile.
-    """
+    """Hold all still first, until two looks agree: killed one by one, they may start others meanwhile."""
     while new := [pid for pid in family(roots) if pid not in held]:
         for pid in new:
             with contextlib.suppress(ProcessLookupError):

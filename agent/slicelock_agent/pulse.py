@@ -44,8 +44,7 @@ class Facts:
 
 
 class Pulse:
-    """Sends beats and passes on what they bring. One beat at a time; what comes up meanwhile goes with the
-    next one.
+    """Sends beats, one at a time, and passes on what they bring; what comes up meanwhile goes with the next.
 
     All of it runs in callbacks of the event loop: between a hint and the READY that it leads to nothing
     waits.
@@ -86,9 +85,7 @@ class Pulse:
             await self.answered.wait()
 
     async def run(self) -> None:
-        """Beat for ever, also with nothing new. While Redis is away nothing is lost: it is told what it has
-        missed.
-        """
+        """Beat for ever, also with nothing new. When Redis was away it is told what it has missed."""
         while True:
             try:
                 if not self._store.is_open:

@@ -87,8 +87,9 @@ class Run:
 
 
 class Registry:
-    """All runs known here. `on_word` gets what stands in Redis for a process's hooks, `on_gone` each process
-    that has ended. `exits` are the ends that Redis has not been told yet.
+    """All runs known here. `exits` are the ends of processes that Redis has not been told yet.
+
+    `on_word` gets what stands in Redis for a process's hooks, `on_gone` each process that has ended.
     """
 
     def __init__(

@@ -75,8 +75,9 @@ class Station:
         return self._subject(run, fence, "", self.registry.commanded(run, self.name))
 
     async def left(self, run: str, image: str = "") -> str:
-        """What of a run is still on the devices and may not be; empty when they are free of it. With an image
-        nothing may be, else what its hooks said they leave.
+        """What of a run is still on the devices and may not be; empty when they are free of it.
+
+        With an image nothing may be, else what its hooks said they leave.
         """
         allowed = 0 if self.accelerator.exclusive or image else self.registry.residue(run, self.name)
         return await self.accelerator.left(self.subject(run, self.page.top, image), allowed)

@@ -168,9 +168,7 @@ class Switcher:
             await self._work()
 
     async def _start(self) -> None:
-        """After a start: take over what the devices hold and the journal does not know; remove what nobody
-        wants.
-        """
+        """After a start: take over what only the devices know, and remove what nobody wants."""
         page, accelerator = self.at.page, self.at.accelerator
         run, top = accelerator.found(self.at.devices)
         known = any(stay.state in ON_DEVICE | UNFINISHED for stay in page.stays.values())
@@ -249,9 +247,7 @@ class Switcher:
         return action if self._said is None or action.step in ALWAYS else REST
 
     def _is_recalled(self) -> bool:
-        """Whether the step under way is not wanted any more; only waiting for hooks is worth an
-        interruption.
-        """
+        """Whether the step under way is not wanted any more; only a wait for hooks is interrupted."""
         mine = self.wanted.asks and self.wanted.run == self._at_work.run
         match self._at_work.step:
             case Step.EVICT:

@@ -1,5 +1,4 @@
-"""Replies and messages handed to callbacks, straight from the event loop: for an agent, which answers at
-once.
+"""Replies and messages handed to callbacks, straight from the event loop: an agent answers at once.
 
 redis-py connects (user, password, database, TLS); from then on the connection's bytes come here. To wait
 for each reply in a coroutine would cost more than the reply itself, and every hand-over would pay for it.
@@ -189,9 +188,7 @@ class DirectStore:
 
 
 class DirectSubscription:
-    """Listens to channels. `heed` is called for every message, and after every new connection: some were
-    missed.
-    """
+    """Listens to channels. `heed` is called for every message, and after a new connection: some were missed."""
 
     def __init__(
         self,
@@ -229,9 +226,7 @@ class DirectSubscription:
         self._heed()
 
     async def watch(self) -> None:
-        """Keep the subscription alive for ever: a connection that is lost or has fallen silent is made
-        anew.
-        """
+        """Keep it alive for ever: a connection that is lost or has fallen silent is made anew."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(REOPEN_S if self._line is None else self._watchdog / 4)

@@ -41,8 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a verb is about: one run's state on the devices of one slice, under the fence of the present
-    switch.
+    """What a verb is about: a run's state on the devices of a slice, under the fence of the present switch.
 
     `image` names the saved bytes; it is empty when nothing has been saved yet from outside.
     """
@@ -70,6 +69,8 @@ class Report:
 
     bytes: int = 0
     failures: Mapping[str, str] = field(default_factory=dict[str, str])
+    untouched: bool = False
+    """It failed before anything was begun: there is nothing to find out, and nothing to undo."""
 
     @property
     def ok(self) -> bool:
@@ -88,9 +89,7 @@ class Backend(Protocol):
     name: str
 
     def preflight(self, devices: Sequence[str]) -> list[str]:
-        """What keeps this backend from working on these devices, each with its remedy; empty when nothing
-        does.
-        """
+        """What keeps this backend from working on these devices, with the remedies; empty: nothing."""
         ...
 
     def estimate(self, subject: Subject) -> Estimate:
@@ -98,9 +97,7 @@ class Backend(Protocol):
         ...
 
     async def lock(self, subject: Subject, deadline: float) -> Report:
-        """Hold all of the run's parts still, or none. Called until it covers every process that there is;
-        then comes `save`.
-        """
+        """Hold all of the run's parts still, or none. Called until no process is left out; then `save`."""
         ...
 
     async def save(self, subject: Subject, deadline: float) -> Report:
@@ -126,9 +123,7 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Accelerator(Backend, Protocol):
-    """A backend that owns a kind of device: it moves state from outside, and knows what is in the devices'
-    memory.
-    """
+    """A backend that owns a kind of device: it moves state from outside, and knows what is on the devices."""
 
     exclusive: bool
     """Whether the devices hold one run at a time, so that nothing of another may stay behind."""
@@ -154,27 +149,28 @@ class Accelerator(Backend, Protocol):
         ...
 
     def objection(self, subject: Subject) -> str:
-        """Why this run could never be moved off these devices from outside, with the remedy; empty when it
-        can be. Asked before a run is let in that has no other way.
+        """Why this run could never be moved off these devices from outside, with the remedy; empty: it can.
+
+        Asked before a run is let in that has no other way.
         """
         ...
 
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
-        """Why the run's saved state would not fit now, or `at_least` bytes on each device; empty when it
-        fits. Restoring without room loses a job for good.
+        """Why the run's saved state would not fit now, or `at_least` bytes on each device; empty: it does.
+
+        Restoring without room loses a job for good.
         """
         ...
 
     async def left(self, subject: Subject, allowed: int) -> str:
-        """What of the run is still on the devices, beyond `allowed` bytes on each; empty when they are free
-        of it. With an image: after a save from outside, else after its hooks.
+        """What of the run is still on the devices, beyond `allowed` bytes on each; empty: nothing.
+
+        With an image: after a save from outside, else after its hooks.
         """
         ...
 
     def found(self, devices: Sequence[str]) -> tuple[str, int]:
-        """Whose state the devices themselves say they hold, and the highest fence they know; ("", 0) if
-        they cannot tell.
-        """
+        """Whose state the devices say they hold, and the highest fence they know; ("", 0): unknown."""
         ...
 
     def admit(self, subject: Subject) -> None:
@@ -186,9 +182,7 @@ class Accelerator(Backend, Protocol):
         ...
 
     async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
-        """Remove what is saved for the slice under other names than these: left by a crash, wanted by
-        nobody.
-        """
+        """Remove what a crash has left: what is saved for the slice under other names than these."""
         ...
 
     def close(self, *, undo: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -136,7 +136,7 @@ class CudaBackend:
 
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
-        if saved is not None and (why := self._memory.refusal(saved)):
+        if saved is not None and (why := _standing(saved.processes) or self._memory.refusal(saved)):
             return why
         for uuid in subject.devices:
             if at_least and (why := self._memory.lacks(uuid, at_least, 0)):
@@ -161,7 +161,7 @@ class CudaBackend:
         if saved is not None and saved.lost:
             return Truth.LOST
         processes = await self._census(subject).everyone(saved)
-        states = set((await self._verbs.states(processes)).values()) - {State.NOT_CUDA}
+        states = set((await self._verbs.observed(processes)).values()) - {State.NOT_CUDA}
         here = states - {State.GONE}
         if here & {State.UNKNOWN, State.FAILED}:
             return Truth.UNKNOWN
@@ -179,7 +179,7 @@ class CudaBackend:
         users, unclear = await census.settled()
         why = self._reason_against(subject, users)
         if why or unclear:
-            return Report(failures=_named(unclear) or {f"run {subject.run}": why})
+            return Report(failures=_named(unclear) or {f"run {subject.run}": why}, untouched=True)
         locked: list[Process] = []
         for _ in range(LOOKS):
             new = [one for one in users if one not in locked]
@@ -257,8 +257,8 @@ class CudaBackend:
         return [uuid for uuid in devices if pids & set(self._gpus.users(uuid))]
 
     def _reason_to_wait(self, subject: Subject, saved: Saved | None, coming: Sequence[Process]) -> str:
-        if standing := [f"{one} {why}" for one in coming if (why := stopped(one.pid))]:
-            return standing[0]
+        if why := _standing(coming):
+            return why
         if saved is None or set(coming) - set(saved.processes):
             return self._memory.company(subject.devices)
         return self._memory.refusal(Saved({one: saved.processes[one] for one in coming}, saved.spare))
@@ -324,6 +324,11 @@ class CudaBackend:
 
     def _registered(self) -> set[int]:
         return set(family(self._context.registered()))
+
+
+def _standing(processes: Iterable[Process]) -> str:
+    """Why one of them could not answer the driver, which would wait for it for ever."""
+    return next((f"{one} {why}" for one in processes if (why := stopped(one.pid))), "")
 
 
 def _named(failures: dict[Process, str]) -> dict[str, str]:

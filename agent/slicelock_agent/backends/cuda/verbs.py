@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from slicelock.errors import BackendUnavailable
 from slicelock_agent.backends.cuda.answers import (
+    BROKEN,
     GONE,
     HUNG,
     INVALID,
@@ -89,6 +91,18 @@ class Verbs:
             await asyncio.sleep(self.patience.second_look)
             found |= await self._states(unclear)
         return found
+
+    async def observed(self, processes: Iterable[Process]) -> dict[Process, State]:
+        """As `states`; BackendUnavailable when the driver cannot be called at all, so that nobody takes that
+        for something wrong with the processes.
+        """
+        found = await self.states(processes)
+        unclear = [one for one, state in found.items() if state is State.UNKNOWN]
+        answers = await self._all("state", unclear, self.patience.look)
+        for answer in answers.values():
+            if answer.code == BROKEN:
+                raise BackendUnavailable(f"What was begun cannot be looked at: {answer.words}.")
+        return found | {one: state_of(answer) for one, answer in answers.items()}
 
     async def users(self, processes: Sequence[Process]) -> tuple[list[Process], Failures]:
         """Those that use CUDA, and those of which that cannot be told."""
