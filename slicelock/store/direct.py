@@ -188,7 +188,7 @@ class DirectStore:
 
 
 class DirectSubscription:
-    """Listens to channels. `heed` is called for every message, and after a new connection: some were missed."""
+    """Listens to channels. `heed` is called for each message and each new connection: some were missed."""
 
     def __init__(
         self,
