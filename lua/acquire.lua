@@ -30,6 +30,7 @@
 -- Idempotent: the request's id is the turn's number; a repetition gets the present state.
 --- @include "all"
 --- @include "answer"
+--- @include "wanted"
 --- @include "acquire_checks"
 --- @include "acquire_join"
 --- @include "acquire_open"
@@ -54,7 +55,7 @@ if r.state == 'queued' and ARGV[14] == '1' then
   return reply({ 'BUSY', 'reason', waiting[7] })
 end
 if r.state == 'queued' and was == 'gathering' then
-  request_event('queued', r, {})
+  request_event('queued', r)
   rules.call_for(r)
 end
 local has_part = r.state ~= 'ended' and not rules.has_yielded(r, member)

@@ -19,7 +19,7 @@ redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])
 local was_silent = (record('node', node) or {}).silent
 write('node', node, { beat_ms = num(pool), epoch = record('meta', '').epoch, boot = ARGV[2], version = ARGV[3], silent = false })
-if was_silent then event('heard', { node = node }) end
+if was_silent then event('heard', 'node', node) end
 
 for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
 for s, shown in pairs(report.slices or {}) do

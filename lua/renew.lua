@@ -11,6 +11,7 @@
 -- Idempotent: it says what is, and changes only what differs.
 --- @include "light"
 --- @include "all"
+--- @include "wanted"
 --- @include "state_saved"
 --- @include "reassert"
 --- @include "renew_state"

@@ -12,6 +12,7 @@
 --- @include "time"
 --- @include "records"
 --- @include "tell"
+--- @include "events"
 --- @include "life"
 --- @include "slices"
 --- @include "free"

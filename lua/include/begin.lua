@@ -8,7 +8,7 @@ local steady = step >= 0 and step <= MAX_STEP
 pool = (meta.pool_ms or 0) + (steady and step or 0)
 write('meta', '', { time_ms = num(raw), pool_ms = num(pool) })
 if not meta.schema then write('meta', '', { schema = '1', epoch = '1' }); rules.check_life() end
-if not steady then event('clock', { step_ms = num(step) }) end
+if not steady then event('clock', 'step_ms', num(step)) end
 
 local overdue = redis.call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. num(pool), 'LIMIT', 0, SCAN)
 if #overdue > 0 then rules.reap(overdue) end

@@ -5,7 +5,7 @@ function rules.block(s, node, why)
   if not why and not all[node] then return end
   all[node] = why
   write('slice', s, { blocked = next(all) and cjson.encode(all) or false })
-  event(why and 'blocked' or 'healed', { slice = s, node = node, reason = why and why.reason, kind = why and why.kind })
+  event(why and 'blocked' or 'healed', 'slice', s, 'node', node, 'reason', why and why.reason, 'kind', why and why.kind)
   rules.touch_all()
   if not why or not S.request or #words(record('request', S.request).slices) < 2 then return end
   if S.state == 'switching' then due('switch|' .. S.request, pool + SWITCH_PATIENCE) end

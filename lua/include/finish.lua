@@ -26,5 +26,5 @@ function rules.finish(id, outcome, reason)
   write('run', r.run, { open = without((record('run', r.run) or {}).open, id) })
   remember_for('request', id, REMEMBER)
   if outcome ~= 'yielded' then hint('run:' .. r.run, 'lost ' .. id) end
-  request_event('ended', r, { outcome = outcome, reason = reason, held_ms = r.held and num(raw - r.held) })
+  request_event('ended', r, 'outcome', outcome, 'reason', reason, 'held_ms', r.held and num(raw - r.held))
 end

@@ -7,7 +7,7 @@ function rules.give_back(id, r, member, gone, left)
   for _, s in ipairs(before) do
     if contains(gone, s) then
       rules.release(s, id)
-      request_event('given_back', r, { slice = s })
+      request_event('given_back', r, 'slice', s)
     end
   end
 end

@@ -1,29 +1,19 @@
--- From waiting to held.
+-- From waiting to held. The nodes of a slice are to evict what is there and to load the run.
+local function ask_nodes(s, r, fence)
+  request_event('switching', r, 'slice', s, 'fence', fence)
+  rules.tell_nodes(s, 'grant ')
+end
+
 function rules.start(id, r)
-  local changes = { state = 'switching', granted = num(raw), reason = false }
+  local changes = { state = 'switching', reason = false }
   for _, s in ipairs(words(r.slices)) do
     local S = record('slice', s)
     if S.kept then rules.unkeep_slice(s) end
     local fence = num(math.max((tonumber(S.fence) or 0) + 1, raw * 1024))
     changes['fence:' .. s] = fence
     write('slice', s, { state = 'switching', request = id, fence = fence, since = num(raw) })
-    if S.nodes then rules.ask_nodes(s, r, fence) end
+    if S.nodes then ask_nodes(s, r, fence) end
   end
   write('request', id, changes)
   rules.try_hold(id, r)
-end
-
--- The last READY of the last slice begins the turn; the lease starts now.
-function rules.try_hold(id, r)
-  local live = rules.live(r)
-  for _, s in ipairs(live) do
-    local nodes = record('slice', s).nodes
-    if nodes and redis.call('SCARD', key('ready', s)) < #words(nodes) then return end
-  end
-  for _, s in ipairs(live) do write('slice', s, { state = 'held', since = num(raw) }) end
-  write('request', id, { state = 'held', held = num(raw) })
-  rules.extend(id, r, tonumber(r.lease_ms))
-  if #live > 1 then undue('switch|' .. id) end
-  if id ~= rules.just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
-  request_event('held', r, { waited_ms = num(raw - r.asked) })
 end

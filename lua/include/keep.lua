@@ -3,7 +3,7 @@ function rules.keep(s, id)
   write('slice', s, { kept = id })
   write('meta', '', { kept = with(record('meta', '').kept, s) })
   due('kept|' .. s, pool + rules.lease())
-  event('kept', { slice = s, request = id })
+  event('kept', 'slice', s, 'request', id)
 end
 
 function rules.unkeep_slice(s)

@@ -1,10 +1,9 @@
 -- Rules that most calls do not need: defined when the first of them is asked for, since defining them all costs more than
 -- many a call does.
 local function define()
---- @include "ask_nodes"
+--- @include "look_everywhere"
 --- @include "requeue"
 --- @include "keep"
---- @include "wanted"
 --- @include "block"
 --- @include "exit"
 --- @include "settle"

@@ -1,7 +1,7 @@
 function on_due.node(node)
   local N = record('node', node) or {}
   write('node', node, { silent = '1' })
-  event('silent', { node = node })
+  event('silent', 'node', node)
   for _, s in ipairs(words(N.slices)) do
     if record('slice', s) then rules.block(s, node, { kind = 'silent', reason = 'node ' .. node .. ' is silent' }) end
   end

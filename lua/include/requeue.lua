@@ -7,5 +7,5 @@ function rules.requeue(id, reason)
   rules.enqueue(id, r)
   rules.extend(id, r, tonumber(r.wait_ms))
   hint('run:' .. r.run, 'look ' .. id)
-  request_event('requeued', r, { reason = reason })
+  request_event('requeued', r, 'reason', reason)
 end

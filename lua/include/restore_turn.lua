@@ -15,5 +15,5 @@ local function restore_turn(id, run, job, process, part, missing)
   local newest = math.max(tonumber(R['newest:' .. part.lane]) or 0, part.k)
   write('run', run, { job = job, open = with(R.open, id), ['newest:' .. part.lane] = num(newest) })
   if part.members > 1 then due('gather|' .. id, pool + ARGV[4]) end
-  request_event('reasserted', record('request', id), {})
+  request_event('reasserted', record('request', id))
 end

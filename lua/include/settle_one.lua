@@ -16,7 +16,7 @@ function rules.settle(s)
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   write('slice', s, changes)
   undue('settle|' .. s)
-  event('settled', { slice = s, fence = num(top) })
+  event('settled', 'slice', s, 'fence', num(top))
   if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
   if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
   rules.tell_nodes(s, 'grant ')

@@ -13,6 +13,10 @@ function rules.live(r)
   return list
 end
 
+function rules.tell_nodes(s, what)
+  for _, node in ipairs(words(record('slice', s).nodes)) do hint('node:' .. node, what .. s) end
+end
+
 -- How many requests wait for a slice.
 function rules.waiting(s)
   counts[s] = counts[s] or redis.call('ZCARD', key('queue', s))

@@ -5,7 +5,8 @@ local function reseed(s, S, top)
 end
 
 local function take_report(s, node, shown)
-  local S, why = record('slice', s), rules.block_of(s, node)
+  local S = record('slice', s)
+  local why = S.blocked and rules.block_of(s, node)
   if not (sane(shown.top) and sane(shown.fence)) then
     local reason = 'node ' .. node .. ' reports a fence that cannot be: ' .. tostring(shown.top)
     if not why or why.kind ~= 'fence' then rules.block(s, node, { kind = 'fence', reason = reason }) end

@@ -12,6 +12,6 @@ end
 function rules.new_epoch(life)
   local epoch = num(record('meta', '').epoch + 1)
   write('meta', '', { epoch = epoch, run_id = life, quiet_until = num(pool + rules.lease()) })
-  event('epoch', { epoch = epoch, run_id = life })
+  event('epoch', 'epoch', epoch, 'run_id', life)
   for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do rules.unsettle(s) end
 end
