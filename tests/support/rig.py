@@ -128,13 +128,14 @@ class Rig:
     hooks: FakeHooks = field(default_factory=FakeHooks)
     backend: Callable[[BackendContext], SimBackend] = SimBackend
     journal: Callable[[Path, str], Journal] = Journal
+    kind_of_registry: Callable[[Journal], Any] = FakeRegistry
     budget: HostBudget = field(default_factory=HostBudget)
 
     async def start(self) -> Rig:
         settings = settings_in(self.folder, **self.facts)
         self.book = self.journal(settings.state_dir / "p.n1.journal", BOOT)
         self.accelerator = self.backend(BackendContext(settings, Mailbox()))
-        self.registry = FakeRegistry(self.book)
+        self.registry = self.kind_of_registry(self.book)
         self.results: list[Result] = []
         hooks: Backend = self.hooks
         station = Station(
