@@ -16,7 +16,7 @@ from typing import Any, cast
 import hiredis
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
-from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
@@ -34,15 +34,19 @@ class _Line(asyncio.Protocol):
     """An open connection. `heard` gets each reply, errors included; `lost` is called once, at its end."""
 
     def __init__(self, link: AsyncLink, heard: Take, lost: Callable[[], None]) -> None:
-        self._link, self._heard, self._lost = link, heard, lost
-        inside = cast(Any, link)
+        self._heard, self._lost = heard, lost
         self._nothing = object()
+        inside = cast(Any, link)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
             replyError=inside._parser.parse_error,
             notEnoughData=self._nothing,
         )
-        self._transport: asyncio.Transport = inside._writer.transport
+        # The streams are kept, since a writer that nobody holds closes its connection, and taken away from
+        # redis-py, which would complain that it was never told to close it.
+        self._streams = inside._reader, inside._writer
+        inside._reader = inside._writer = None
+        self._transport: asyncio.Transport = self._streams[1].transport
         self._transport.set_protocol(self)
 
     def write(self, words: tuple[str, ...]) -> None:
@@ -158,6 +162,10 @@ class DirectStore:
             return command.decode(reply)
         except SlicelockError as failure:
             return failure
+        except (ValueError, TypeError, LookupError) as failure:
+            return StoreError(
+                f"Redis at {self._endpoint.place} gave an answer that makes no sense: {failure}."
+            )
 
     def _rearm(self) -> None:
         if self._timer is not None:
@@ -175,15 +183,11 @@ class DirectStore:
         self._give_up()
 
     def _give_up(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         waiting, self._waiting = self._waiting, deque()
+        self._rearm()
         for _, take in waiting:
             take(
-                StoreTimeout(
-                    f"Redis at {self._endpoint.place} did not answer; the call may have been carried out."
-                )
+                StoreTimeout(f"Redis at {self._endpoint.place} did not answer. The call may have been done.")
             )
 
 
@@ -202,6 +206,8 @@ class DirectSubscription:
         self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
         self._heed, self._watchdog, self._timeout = heed, watchdog_s, settings.store_timeout
         self._line: _Line | None = None
+        self._confirmed: asyncio.Future[None] | None = None
+        self._missing = 0
         self._last = 0.0
 
     async def open(self) -> None:
@@ -211,10 +217,6 @@ class DirectSubscription:
         try:
             async with asyncio.timeout(self._timeout):
                 await link.connect()
-                await link.send_command("SUBSCRIBE", *self._channels)
-                confirmed = 0
-                while confirmed < len(self._channels):
-                    confirmed += (await link.read_response())[0] == b"subscribe"
         except (RedisError, OSError) as error:
             await link.disconnect(nowait=True)
             raise explain(error, self._endpoint.place, sent=False) from None
@@ -222,8 +224,22 @@ class DirectSubscription:
             await link.disconnect(nowait=True)
             raise
         self._line = _Line(link, self._heard, self._broken)
-        self._last = asyncio.get_running_loop().time()
+        await self._subscribe(self._line)
         self._heed()
+
+    async def _subscribe(self, line: _Line) -> None:
+        confirmed = self._confirmed = asyncio.get_running_loop().create_future()
+        self._missing = len(self._channels)
+        line.write(("SUBSCRIBE", *self._channels))
+        try:
+            async with asyncio.timeout(self._timeout):
+                await confirmed
+        except TimeoutError:
+            self.close()
+            raise StoreTimeout(f"Redis at {self._endpoint.place} did not confirm a subscription.") from None
+        except BaseException:
+            self.close()
+            raise
 
     async def watch(self) -> None:
         """Keep it alive for ever: a connection that is lost or has fallen silent is made anew."""
@@ -246,8 +262,23 @@ class DirectSubscription:
 
     def _heard(self, reply: Any) -> None:
         self._last = asyncio.get_running_loop().time()
-        if isinstance(reply, list) and reply[0] == b"message":
+        if isinstance(reply, RedisError):
+            self._settle(explain(reply, self._endpoint.place, sent=False))
+        elif reply[0] == b"message":
             self._heed()
+        elif reply[0] == b"subscribe":
+            self._missing -= 1
+            if not self._missing:
+                self._settle()
 
     def _broken(self) -> None:
         self._line = None
+        self._settle(StoreUnavailable(f"Redis at {self._endpoint.place} has closed the connection."))
+
+    def _settle(self, failure: SlicelockError | None = None) -> None:
+        if self._confirmed is None or self._confirmed.done():
+            return
+        if failure is None:
+            self._confirmed.set_result(None)
+        else:
+            self._confirmed.set_exception(failure)
