@@ -16,8 +16,9 @@ import redis
 
 from slicelock.embedded import EmbeddedServer, find_server
 from slicelock.keys import Keys
-from tests.support import leftovers
+from tests.support import invariants, leftovers
 from tests.support.scripts import Scripts, connect
+from tests.support.stored import stored
 from tests.support.world import Ear, World
 
 SERVERS = ("valkey", "redis")
@@ -90,7 +91,7 @@ def client(server: EmbeddedServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def make_pool(server: EmbeddedServer) -> Iterator[Callable[[], str]]:
-    """Names of pools that no other test uses; afterwards their keys go, and a key of no pool is an error."""
+    """Names of pools that no other test uses. Afterwards what they store must make sense, and goes."""
     made: list[str] = []
 
     def make() -> str:
@@ -100,9 +101,12 @@ def make_pool(server: EmbeddedServer) -> Iterator[Callable[[], str]]:
     yield make
     prefixes = tuple(Keys(name).prefix for name in made)
     with connect(server.url) as checker:
-        left = leftovers.keys(checker)
+        pools = [stored(checker, Keys(name)) for name in made]
+        strays = [key for key in leftovers.keys(checker) if not key.startswith(prefixes)]
         checker.flushall()
-    assert not (strays := [key for key in left if not key.startswith(prefixes)]), f"keys of no pool: {strays}"
+    assert not strays, f"keys of no pool: {strays}"
+    for seen in pools:
+        invariants.check(seen)
 
 
 @pytest.fixture

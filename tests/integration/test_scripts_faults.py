@@ -1,4 +1,4 @@
-"""A whole story with any one of its calls lost or delivered late: in the end all that is stored is the same."""
+"""A whole story with any one of its calls lost or delivered late: in the end all stored is the same."""
 
 from __future__ import annotations
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from slicelock import wire
-from tests.stateful.observed import Seen, difference, of_reference, of_server
+from tests.stateful.observed import difference, of_reference
 from tests.stateful.rules import Answer, Reference
+from tests.support import invariants
 from tests.support.scripts import Backup, Scripts
+from tests.support.stored import Seen, stored
 
 
 class Pair:
@@ -25,7 +27,7 @@ class Pair:
     def run(self, command: wire.Command) -> wire.Reply:
         """Run a command on both, and compare the answers and what is stored afterwards."""
         reply = self.scripts.run(command)
-        self.seen = of_server(self.scripts)
+        self.seen = stored(self.scripts.client, self.scripts.keys)
         notices = self.seen["time"][1] != self.reference.epoch
         answer = self.reference.run(command, self.scripts.now_ms, self.scripts.run_id, notices)
         told = _told(reply, answer)
@@ -50,51 +52,15 @@ class Pair:
         self.lives += 1
         self.scripts.new_run_id(f"life{self.lives}")
 
-    # ------------------------------------------------------------ invariants
-
     def check(self) -> None:
-        """The invariants of the design that a picture of the pool can show."""
-        slices, requests = self.seen["slices"], self.seen["requests"]
-        for name, s in slices.items():
+        """What is stored makes sense, no fence fell, and nobody waits who could start."""
+        invariants.check(self.seen)
+        for name, s in self.seen["slices"].items():
             assert s["fence"] >= self._floor.get(name, 0), f"the fence of {name} fell"
             self._floor[name] = s["fence"]
-            self._check_slice(name, s, requests)
-        for name, request in requests.items():
-            self._check_request(name, request)
-        self._check_waiting()
-
-    def _check_slice(self, name: str, s: Mapping[str, Any], requests: Mapping[str, Any]) -> None:
-        if s["state"] == "free":
-            assert s["request"] == "", f"{name} is free and has {s['request']}"
-            assert name not in self.seen["ready"]
-            return
-        holder = requests[s["request"]]
-        assert holder["state"] == s["state"] or (holder["state"], s["state"]) == ("held", "switching"), name
-        assert name in holder["slices"]
-        assert name not in holder["gone"], f"{s['request']} has given {name} back and has it"
-
-    def _check_request(self, name: str, request: Mapping[str, Any]) -> None:
-        if request["state"] in ("switching", "held"):
-            assert len(request["joined"]) == request["members"] or request["state"] == "held"
-            for s in set(request["slices"]) - set(request["gone"]):
-                assert self.seen["slices"][s]["request"] == name, f"{name} has not all of its slices: {s}"
-        places = {s for s, queue in self.seen["queues"].items() if name in dict(queue)}
-        wanted = set(request["slices"]) if request["state"] == "queued" else set[str]()
-        assert places == wanted, f"{name} is {request['state']} and in the queues of {places}"
-        is_open = name in self.seen["runs"].get(name.partition("/")[0], {"open": []})["open"]
-        assert is_open == (request["state"] != "ended"), name
-
-    def _check_waiting(self) -> None:
-        reference = self.reference
-        for request in reference.requests.values():
+        for request in self.reference.requests.values():
             if request.state == "queued":
-                assert not reference.startable(request), f"{request.id} could start and waits"
-        if any(self.seen["queues"].values()):
-            busy = (
-                s["state"] != "free" or s["settling"] or s["kept"] or s["blocked"]
-                for s in self.seen["slices"].values()
-            )
-            assert any(busy), "somebody waits for nothing"
+                assert not self.reference.startable(request), f"{request.id} could start and waits"
 
 
 def _told(reply: wire.Reply, answer: Answer) -> Answer:
