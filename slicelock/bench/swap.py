@@ -58,7 +58,7 @@ class Swap:
     facts: dict[str, Any]
     floor: dict[str, list[float]]
     offload: Way
-    pinning: dict[str, float]
+    pinning: dict[str, Any]
     growth: dict[str, int]
     in_turn: list[float]
     fitting: list[float]
@@ -135,7 +135,7 @@ def measure(nbytes: int, cycles: int, tell: Tell) -> Swap:
         facts,
         floor,
         offload,
-        {"seconds": round(prepared["seconds"], 3), "pool_bytes": prepared["pool_bytes"]},
+        prepared,
         growth,
         in_turn,
         fitting,
@@ -169,8 +169,8 @@ def _alone(actor: Actor, nbytes: int, cycles: int) -> tuple[Way, dict[str, int]]
             times.append(_seconds(actor.ask(verb)))
         if number == 0:
             grown = actor.ask("facts")
-    _same(before, actor.ask("checksum"))
     after = actor.ask("facts")
+    _same(before, actor.ask("checksum"))
     return way, {"host": after["resident"] - grown["resident"], "device": grown["free"] - after["free"]}
 
 

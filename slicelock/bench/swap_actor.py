@@ -85,8 +85,9 @@ class HookPlayer(Player):
         """Have tensors, and a hook for them."""
         with self.region():
             self.tensors = tensors_like_a_transformer(self.torch, nbytes, seed)
-        self.hook = self.hook_for(self.tensors)
         self.torch.cuda.synchronize()
+        self._made = time.monotonic()
+        self.hook = self.hook_for(self.tensors)
         return {"tensors": len(self.tensors), "bytes": sum(one.nbytes for one in self.tensors)}
 
     def region(self) -> AbstractContextManager[Any]:
@@ -130,10 +131,10 @@ class OffloadPlayer(HookPlayer):
         return TorchOffload(tensors, machine=CudaMachine(self.torch))
 
     def prepare(self) -> Facts:
-        """Wait until the pool is pinned."""
-        begun = time.monotonic()
+        """Wait until the pool is pinned; seconds since that began."""
         self.hook.prepare()
-        return {"seconds": time.monotonic() - begun, "pool_bytes": self.hook.pool_bytes}
+        seconds, nbytes = time.monotonic() - self._made, self.hook.pool_bytes
+        return {"seconds": round(seconds, 3), "bytes": nbytes, "gb_s": round(nbytes / seconds / 1e9, 1)}
 
 
 class SaverPlayer(HookPlayer):

@@ -74,7 +74,9 @@ class ByteGuard:
                 ctypes.memset(storage._cdata + offset, value, 1)
 
     def _read(self, address: int) -> bytes:
-        return b"".join(ctypes.string_at(address + offset, 1) for offset in self._offsets)
+        first, last = self._offsets
+        both = ctypes.string_at(address + first, last - first + 1)
+        return bytes((both[0], both[-1]))
 
 
 def guard_for(torch: Any) -> Guard:

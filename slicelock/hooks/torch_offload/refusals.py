@@ -157,9 +157,27 @@ def refuse_by_allocator(places: Sequence[Place], segments: Segments) -> None:
     )
 
 
-def refuse_graphs(torch: Any, segments: Segments) -> None:
+class GraphWatch:
+    """Knows whether this process has CUDA graphs. Looking through all objects takes long, so it is done again
+    only if the class has more or fewer references than when it had no instance: each instance is one.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+        self._references_without = -1
+
+    def sees_any(self) -> bool:
+        """Whether there is an instance now."""
+        if sys.getrefcount(self._kind) == self._references_without:
+            return False
+        found = self._kind in map(type, gc.get_objects())
+        self._references_without = -1 if found else sys.getrefcount(self._kind)
+        return found
+
+
+def refuse_graphs(captured: bool) -> None:
     """SnapshotFailed when this process has captured graphs: they go on using the addresses that they saw."""
-    if segments.of_graphs or torch.cuda.CUDAGraph in map(type, gc.get_objects()):
+    if captured:
         raise SnapshotFailed(
             "This process has captured CUDA graphs. They refer to tensors by address, and offloaded tensors "
             "come back at other addresses; nothing was offloaded.",

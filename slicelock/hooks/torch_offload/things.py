@@ -116,6 +116,8 @@ def _plain_tensors(torch: Any, tensor: Any, name: str) -> Iterator[Named]:
 
 def _parts(torch: Any, tensor: Any) -> list[Named] | None:
     """What a tensor is made of; None if it has a storage of its own."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
+        return None
     if hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         return [(one, getattr(tensor, one)) for one in names]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from slicelock.hooks.torch_offload.device import SMALL, Device
@@ -14,10 +16,11 @@ from slicelock.hooks.torch_offload.guard import Guard
 from slicelock.hooks.torch_offload.layout import DROPPED, Place, chunked, copies, room_needed
 from slicelock.hooks.torch_offload.pool import HostPool
 
-AHEAD = 2
-"""Chunks queued ahead of the one that is being released in an exchange: freeing memory waits for all copies
-that are queued, so that more would delay it and fewer would leave the bus idle.
-"""
+AHEAD = 3
+"""Chunks queued at a time in an exchange. More would delay the freeing, fewer would leave the bus idle."""
+
+Queued = tuple[list[Place], Any]
+"""A chunk whose copies are queued, and the mark behind them."""
 
 
 class Leaving(Protocol):
@@ -49,19 +52,15 @@ class Mover:
         `check` runs while the first copies are under way and may refuse. When anything fails, what has been
         released so far is marked `away`, and nothing more is under way.
         """
-        chunks = iter(chunked(places, self.chunk))
-        queued: deque[tuple[list[Place], Any]] = deque()
+        chunks = chunked(places, self.chunk)
         try:
             with self.device.entered():
-                self._queue_out(islice(chunks, AHEAD if leaving else None), queued)
-                check()
-                while queued:
-                    chunk, mark = queued.popleft()
-                    self.device.wait(mark)
-                    self._queue_out(islice(chunks, 1), queued)
-                    self._release(chunk)
-                    if leaving:
-                        leaving.freed(self.device.give_back())
+                if leaving:
+                    self._leave_bit_by_bit(chunks, check, leaving)
+                else:
+                    queued = list(self._copies_out(chunks))
+                    check()
+                    self._release_in_order(queued)
                 self.device.give_back()
         except BaseException:
             with suppress(Exception):  # the first failure is the one to tell
@@ -96,11 +95,54 @@ class Mover:
         self._release(places)
         self.device.give_back()
 
-    def _queue_out(self, chunks: Iterable[list[Place]], queued: deque[tuple[list[Place], Any]]) -> None:
+    def _leave_bit_by_bit(
+        self, chunks: Sequence[list[Place]], check: Callable[[], None], leaving: Leaving
+    ) -> None:
+        """One thread queues copies, another gives back what has been copied. The driver frees memory only
+        when all copies queued so far are through: with one thread the bus would be idle meanwhile.
+        """
+        queued: SimpleQueue[Queued | None] = SimpleQueue()
+        failures: list[BaseException] = []
+
+        def release() -> None:
+            try:
+                with self.device.entered():
+                    check()
+                    self._release_in_order(iter(queued.get, None), leaving)
+            except BaseException as failure:  # noqa: BLE001 - raised by the other thread
+                failures.append(failure)
+
+        thread = Thread(target=release, name="slicelock-releasing", daemon=True)
+        thread.start()
+        try:
+            for one in self._copies_out(chunks, AHEAD):
+                queued.put(one)
+                if failures:
+                    break
+        finally:
+            queued.put(None)
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _copies_out(self, chunks: Iterable[list[Place]], ahead: int | None = None) -> Iterator[Queued]:
+        """Queue the copies of each chunk, at most `ahead` chunks before the bus has done them."""
+        marks: deque[Any] = deque()
         for chunk in chunks:
+            if ahead and len(marks) == ahead:
+                self.device.wait(marks.popleft())
             for copy in copies(chunk, self.pool.block):
                 self.device.copy_out(self.pool.address + copy.offset, copy.address, copy.nbytes)
-            queued.append((chunk, self.device.mark()))
+            marks.append(self.device.mark())
+            yield chunk, marks[-1]
+
+    def _release_in_order(self, queued: Iterable[Queued | None], leaving: Leaving | None = None) -> None:
+        for one in queued:
+            if one:
+                self.device.wait(one[1])
+                self._release(one[0])
+                if leaving:
+                    leaving.freed(self.device.give_back())
 
     def _release(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -110,21 +152,17 @@ class Mover:
             self.guard.forbid(place.storage)
 
     def _restore(self, places: Sequence[Place]) -> None:
-        self._make_room(places)
+        for stream, together in groupby(places, lambda place: place.stream):
+            with self.device.allocating_for(stream):
+                self._restore_on_stream(list(together))
+
+    def _restore_on_stream(self, places: Sequence[Place]) -> None:
+        if large := sum(place.room for place in places if place.nbytes > SMALL):
+            self.device.make_room(large)
         for place in places:
             self.guard.allow(place.storage)
-            with self.device.allocating_for(place.stream):
-                place.storage.resize_(place.nbytes)
+            place.storage.resize_(place.nbytes)
             place.address, place.away = place.storage.data_ptr(), False
-
-    def _make_room(self, places: Iterable[Place]) -> None:
-        needed: dict[int, int] = defaultdict(int)
-        for place in places:
-            if place.nbytes > SMALL:
-                needed[place.stream] += place.room
-        for stream, nbytes in needed.items():
-            with self.device.allocating_for(stream):
-                self.device.make_room(nbytes)
 
 
 def _small_first(place: Place) -> tuple[bool, int]:
