@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,9 +33,13 @@ def named(kind: str, value: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-def slice_name(value: str) -> str:
-    """A slice's name, or nothing; a usage error when it is not allowed."""
-    return value and named("slice", value)
+def name_of(kind: str) -> Callable[[str | None], str | None]:
+    """Checks an option or argument that is a name; one that was not given is not checked."""
+
+    def check(value: str | None) -> str | None:
+        return named(kind, value) if value else value
+
+    return check
 
 
 Debug = Annotated[
@@ -45,6 +50,11 @@ Debug = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)]
 Pool = Annotated[
-    str | None, typer.Option("--pool", help="The pool. Default: SLICELOCK_POOL, else `default`.")
+    str | None,
+    typer.Option(
+        "--pool", help="The pool. Default: SLICELOCK_POOL, else `default`.", callback=name_of("pool")
+    ),
 ]
-SliceName = Annotated[str, typer.Argument(metavar="SLICE", help="The slice's name.", callback=slice_name)]
+SliceName = Annotated[
+    str, typer.Argument(metavar="SLICE", help="The slice's name.", callback=name_of("slice"))
+]

@@ -47,6 +47,14 @@ Timeout = Annotated[
 ]
 
 
+Job = Annotated[
+    str | None,
+    typer.Option("--job", help="The experiment. Default: SLICELOCK_JOB.", callback=options.name_of("job")),
+]
+Phase = Annotated[
+    str,
+    typer.Option("--phase", help="What the turn is for, shown to others.", callback=options.name_of("phase")),
+]
 HELP = (
     "Run a command as a run of its own; with --hold, only while the slice is held.\n\n"
     "The command gets SLICELOCK_JOB, SLICELOCK_RUN and the pool's address. With --hold it needs no change: "
@@ -64,10 +72,10 @@ def run(
     command: Command,
     *,
     slices: Slices = None,
-    job: Annotated[str | None, typer.Option("--job", help="The experiment. Default: SLICELOCK_JOB.")] = None,
+    job: Job = None,
     hold: HoldIt = False,
     until: Until = "",
-    phase: Annotated[str, typer.Option("--phase", help="What the turn is for, shown to others.")] = "",
+    phase: Phase = "",
     timeout: Timeout = None,
     pool: options.Pool = None,
     debug: options.Debug = False,

@@ -18,7 +18,7 @@ OptionalSlice = Annotated[
     typer.Argument(
         metavar="SLICE",
         help="Show only this slice.",
-        callback=options.slice_name,
+        callback=options.name_of("slice"),
         show_default=False,
     ),
 ]

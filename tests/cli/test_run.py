@@ -345,6 +345,9 @@ def test_a_command_that_ends_before_the_url_answers(
         (("--until", "http://x/", "--", "true"), "--slice"),
         (("--slice", "a", "--until", "x", "--", "true"), "--until"),
         (("--slice", "a b", "--", "true"), "a b"),
+        (("--job", "a/b", "--", "true"), "a/b"),
+        (("--phase", "a b", "--", "true"), "a b"),
+        (("--pool", "a b", "--", "true"), "a b"),
         (("--slice", "a", "--timeout", "-1", "--", "true"), "--timeout"),
     ],
 )
