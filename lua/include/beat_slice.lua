@@ -7,7 +7,7 @@ end
 
 -- A beat ends the node's silence.
 local function wake(s, node)
-  local why = record('slice', s).blocked and rules.block_of(s, node)
+  local why = (record('slice', s) or {}).blocked and rules.block_of(s, node)
   if why and why.kind == 'silent' then rules.block(s, node, nil) end
 end
 
