@@ -122,7 +122,7 @@ class Agent:
         facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
         pulse = Pulse(self._store, facts, registry, mailbox)
         channel = Keys(settings.pool).node_channel(settings.node)
-        self._hints = DirectSubscription(settings, [channel], pulse.wake, name=f"agent-{settings.node}-hints")
+        self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
         self._undo += [registry.close, self._hints.close, pulse.close]
         mailbox.post, registry.on_word = pulse.wake, mailbox.heard
         registry.on_gone = lambda process: self._gone(mailbox, process)

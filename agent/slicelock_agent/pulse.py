@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.wire import Beat, BeatReply, Command, R
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.reconcile import Wanted
+from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry
 from slicelock_agent.switcher import Result, Switcher
 
@@ -67,6 +67,11 @@ class Pulse:
         """Beat now, or as soon as the beat under way is answered."""
         self._again = True
         self._beat_if_possible()
+
+    def heed(self, message: bytes) -> None:
+        """A hint: look at once. If it names a switch that moves nothing, READY goes with that very beat."""
+        if not self._expect(message):
+            self.wake()
 
     def close(self) -> None:
         """Beat no more, and say nothing of a beat that stays unanswered."""
@@ -157,6 +162,14 @@ class Pulse:
         """The runs with state here, and those that are wanted."""
         stays = {run for one in self.switchers.values() for run in one.at.page.stays}
         return stays | {one.wanted.run for one in self.switchers.values() if one.wanted.run}
+
+    def _expect(self, message: bytes) -> bool:
+        if self._under_way:
+            return False  # its answer may be older than the hint
+        name, wanted = hinted(message)
+        switcher = self.switchers.get(name)
+        # A run that is new here is looked at first: its processes come with the answer.
+        return switcher is not None and wanted.run in self._registry.runs and switcher.expect(wanted)
 
     def _take(self, reply: BeatReply, regular: bool) -> None:
         if reply.epoch != self._epoch:

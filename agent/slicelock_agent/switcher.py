@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slicelock.errors import SlicelockError
@@ -83,6 +83,19 @@ class Switcher:
         elif again and wanted.asks and self._still_true(self._said):
             self._tell(self._said)
 
+    def expect(self, wanted: Wanted) -> bool:
+        """Do at once what a hint names, if it moves nothing; whether that was so.
+
+        Only Redis says what is wanted: READY for anything else is stale there, and its answer is the truth.
+        """
+        known = self.wanted
+        if self.doing or known.settling or not known.known or wanted.fence <= known.fence:
+            return False
+        if self._plan(wanted)[0].step is not Step.ADMIT:
+            return False
+        self.want(wanted)
+        return True
+
     def look(self) -> None:
         """Something has changed beside what is wanted: a process has ended, or may be seen now."""
         self._look.set()
@@ -119,22 +132,22 @@ class Switcher:
 
     def _at_once(self) -> None:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
-        here = self.at.here(self.wanted.run)
-        action = self._next(here)
-        if action.step is Step.EVICT and (gone := self._left_nothing(here)):
-            rest = {run: stay for run, stay in here.stays.items() if run not in gone}
-            action = self._next(Here(here.top, here.admitted, rest, here.dead, here.strange))
-        else:
-            gone = ()
+        action, gone = self._plan(self.wanted)
         if action.step is Step.ADMIT:
             self._attempt_admit(gone)
         elif action is not REST:
             self._look.set()
 
-    def _left_nothing(self, here: Here) -> tuple[str, ...]:
-        """Runs in the way that have nothing to move."""
-        others = [stay for run, stay in here.stays.items() if run != self.wanted.run]
-        return tuple(stay.run for stay in others if self.at.is_empty_of(stay))
+    def _plan(self, wanted: Wanted) -> tuple[Action, tuple[str, ...]]:
+        """The next step, and the runs in the way that have nothing to move."""
+        here = self.at.here(wanted.run)
+        action = self._next(wanted, here)
+        if action.step is not Step.EVICT:
+            return action, ()
+        others = (stay for run, stay in here.stays.items() if run != wanted.run)
+        gone = tuple(stay.run for stay in others if self.at.is_empty_of(stay))
+        rest = {run: stay for run, stay in here.stays.items() if run not in gone}
+        return self._next(wanted, replace(here, stays=rest)), gone
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
         run = self.wanted.run
@@ -180,7 +193,7 @@ class Switcher:
 
     async def _work(self) -> None:
         try:
-            while (action := self._next(self.at.here(self.wanted.run))) is not REST:
+            while (action := self._next(self.wanted, self.at.here(self.wanted.run))) is not REST:
                 self.doing = f"{action.step} {action.run}".strip()
                 self._at_work = action
                 self._recalled.clear()
@@ -240,11 +253,12 @@ class Switcher:
 
     # ------------------------------------------------------------ deciding and telling
 
-    def _next(self, here: Here) -> Action:
+    def _next(self, wanted: Wanted, here: Here) -> Action:
         if self._stopping:
             return REST
-        action = next_action(self.wanted, here, int(time.time() * 1000))
-        return action if self._said is None or action.step in ALWAYS else REST
+        action = next_action(wanted, here, int(time.time() * 1000))
+        ended = self._said is not None and wanted.turn == self.wanted.turn
+        return REST if ended and action.step not in ALWAYS else action
 
     def _is_recalled(self) -> bool:
         """Whether the step under way is not wanted any more; only a wait for hooks is interrupted."""

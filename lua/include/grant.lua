@@ -1,7 +1,7 @@
 -- From waiting to held. The nodes of a slice are to evict what is there and to load the run.
 local function ask_nodes(s, r, fence)
   request_event('switching', r, 'slice', s, 'fence', fence)
-  rules.tell_nodes(s, 'grant ')
+  rules.tell_nodes(s, 'grant ', ' ' .. fence .. ' ' .. r.run .. '/' .. r.lane .. '/' .. r.k)
 end
 
 function rules.start(id, r)

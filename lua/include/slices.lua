@@ -13,8 +13,8 @@ function rules.live(r)
   return list
 end
 
-function rules.tell_nodes(s, what)
-  for _, node in ipairs(words(record('slice', s).nodes)) do hint('node:' .. node, what .. s) end
+function rules.tell_nodes(s, what, more)
+  for _, node in ipairs(words(record('slice', s).nodes)) do hint('node:' .. node, what .. s .. (more or '')) end
 end
 
 -- How many requests wait for a slice.

@@ -192,13 +192,13 @@ class DirectStore:
 
 
 class DirectSubscription:
-    """Listens to channels. `heed` is called for each message and each new connection: some were missed."""
+    """Listens to channels. `heed` gets each message, and an empty one after connecting: some were missed."""
 
     def __init__(
         self,
         settings: StoreSettings,
         channels: Sequence[str],
-        heed: Callable[[], None],
+        heed: Callable[[bytes], None],
         *,
         name: str = "hints",
         watchdog_s: float = WATCHDOG_S,
@@ -225,7 +225,7 @@ class DirectSubscription:
             raise
         self._line = _Line(link, self._heard, self._broken)
         await self._subscribe(self._line)
-        self._heed()
+        self._heed(b"")
 
     async def _subscribe(self, line: _Line) -> None:
         confirmed = self._confirmed = asyncio.get_running_loop().create_future()
@@ -265,7 +265,7 @@ class DirectSubscription:
         if isinstance(reply, RedisError):
             self._settle(explain(reply, self._endpoint.place, sent=False))
         elif reply[0] == b"message":
-            self._heed()
+            self._heed(reply[2])
         elif reply[0] == b"subscribe":
             self._missing -= 1
             if not self._missing:

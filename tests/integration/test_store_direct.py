@@ -143,7 +143,7 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
 
 async def test_a_refused_password_is_named(own_server: Callable[..., EmbeddedServer]) -> None:
     url = own_server(options={"requirepass": "right"}).url.replace("unix://", "unix://:wrong@")
-    for made in (DirectStore(settings(url)), DirectSubscription(settings(url), ["c"], lambda: None)):
+    for made in (DirectStore(settings(url)), DirectSubscription(settings(url), ["c"], lambda message: None)):
         with pytest.raises(ConfigurationError, match="refuses the user or the password"):
             await made.open()
 
@@ -158,7 +158,9 @@ def channel(pool: str) -> str:
 
 async def test_messages_are_heeded_at_once(server: EmbeddedServer, pool: str, channel: str) -> None:
     heeded: list[int] = []
-    hints = DirectSubscription(settings(server.url, pool), [channel, channel + "2"], lambda: heeded.append(1))
+    hints = DirectSubscription(
+        settings(server.url, pool), [channel, channel + "2"], lambda message: heeded.append(1)
+    )
     await hints.open()
     assert len(heeded) == 1, "something may have been missed before"
     with connect(server.url) as client:
@@ -175,7 +177,7 @@ async def test_a_lost_subscription_is_made_anew(
     heeded: list[int] = []
     with Proxy(server.url) as proxy, connect(server.url) as client:
         hints = DirectSubscription(
-            settings(proxy.url, pool), [channel], lambda: heeded.append(1), watchdog_s=0.4
+            settings(proxy.url, pool), [channel], lambda message: heeded.append(1), watchdog_s=0.4
         )
         await hints.open()
         task = asyncio.create_task(hints.watch())
@@ -200,7 +202,7 @@ async def test_silence_is_no_loss_as_long_as_pings_are_answered(
     heeded: list[int] = []
     with Proxy(server.url) as proxy:
         hints = DirectSubscription(
-            settings(proxy.url, pool), [channel], lambda: heeded.append(1), watchdog_s=0.1
+            settings(proxy.url, pool), [channel], lambda message: heeded.append(1), watchdog_s=0.1
         )
         await hints.open()
         task = asyncio.create_task(hints.watch())

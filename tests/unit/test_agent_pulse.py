@@ -85,6 +85,74 @@ async def test_a_hint_leads_to_ready_without_waiting(pulse: Pulse, redis: Redis)
     assert redis.waiting[0][0]["slices"]["s"]["run"] == "a"
 
 
+def known(*runs: str) -> dict[str, Any]:
+    return {run: {"rev": "1", "job": "j", "processes": {}} for run in runs}
+
+
+async def test_a_hint_that_names_a_switch_saves_the_look(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    pulse.wake()
+    redis.answer(runs=known("a", "b"))
+    for run, fence in (("a", 10), ("b", 20)):
+        pulse.heed(f"grant s {fence} {run}/main/1".encode())
+        assert redis.waiting[0][0]["results"][0]["outcome"] == "READY"
+        assert redis.answer(wanted=switching(run, fence))["slices"]["s"]["fence"] == fence
+        assert redis.waiting == []
+    assert rig.states() == {"b": "loaded"}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        b"",
+        b"grant s",
+        b"grant s 20 new/main/1",
+        b"grant t 20 a/main/1",
+        b"grant s 10 a/main/1",
+        b"grant s x a/main/1",
+        b"grant s 20 a/main",
+        b"grant s 20 a/main/1 more",
+        b"revoke s 20 a/main/1",
+        b"grant s 99999999999999999999999 a/main/1",
+        b"\xff\xfe s 20 a/main/1",
+    ],
+)
+async def test_any_other_hint_only_asks(pulse: Pulse, redis: Redis, rig: Rig, hint: bytes) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
+    redis.answer(wanted=switching("b", 10, state="held"))
+    pulse.heed(hint)
+    assert redis.answer()["results"] == []
+    assert rig.states() == {"b": "loaded"}
+
+
+async def test_a_hint_moves_nothing(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
+    redis.answer()
+    rig.write(b"state of b")
+    pulse.heed(b"grant s 20 a/main/1")
+    assert redis.answer()["results"] == []
+    await rig.idle()
+    assert rig.states() == {"b": "loaded"}
+
+
+async def test_a_hint_begins_nothing_while_the_slice_settles(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("b", 10, settling="1"), runs=known("a", "b"))
+    pulse.heed(b"grant s 20 a/main/1")
+    assert redis.answer()["results"] == []
+    assert rig.states() == {}
+
+
+async def test_a_hint_that_was_wrong_is_made_up_for(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+    pulse.wake()
+    redis.answer(runs=known("a", "b"))
+    pulse.heed(b"grant s 20 a/main/1")
+    redis.answer(wanted=switching("b", 30), results=["STALE"])
+    assert redis.answer()["results"][0]["run"] == "b"
+    assert rig.states() == {"b": "loaded"}
+
+
 async def test_one_beat_at_a_time_and_one_more_for_all_that_came_meanwhile(
     pulse: Pulse, redis: Redis
 ) -> None:
