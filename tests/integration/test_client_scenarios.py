@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +18,8 @@ from slicelock import errors
 from slicelock.embedded import EmbeddedServer
 from tests.support.proxy import Fault, Proxy, any_call, script_call
 from tests.support.scripts import connect
-from tests.support.sides import LoopSide, Side, ThreadSide
+from tests.support.sides import ROOT, LoopSide, Side, ThreadSide
 from tests.support.wait import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Child:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from slicelock import AsyncSlice, AsyncTurn, Slice, Turn
@@ -19,6 +21,7 @@ from slicelock.wire import Declare, Revoke, Status
 
 T = TypeVar("T")
 AnyTurn = Turn | AsyncTurn
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 20.0  # nothing in these tests takes so long
 
 
@@ -155,6 +158,12 @@ class LoopSide(Side):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self._runner.close()
+
+
+def environment(side: Side, *, run: str = "r2", **facts: str) -> dict[str, str]:
+    """The variables of a process that is another party of the side's pool."""
+    given = {"REDIS_URL": side.url, "POOL": side.pool, "JOB": f"job-{run}", "RUN": run, **facts}
+    return {**os.environ, **{f"SLICELOCK_{name}": value for name, value in given.items()}}
 
 
 SIDES: dict[str, type[Side]] = {"sync": ThreadSide, "async": LoopSide}
