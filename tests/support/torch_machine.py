@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -44,6 +45,7 @@ class HostDevice:
         self.fail: Callable[[str], None] = lambda _what: None
         self._queue: list[tuple[int, int, int]] = []
         self._through = 0
+        self._bus = threading.Lock()
 
     def entered(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -80,9 +82,10 @@ class HostDevice:
         self._carry_out(len(self._queue))
 
     def _carry_out(self, end: int) -> None:
-        for target, source, nbytes in self._queue[self._through : end]:
-            ctypes.memmove(target, source, nbytes)
-        self._through = max(self._through, end)
+        with self._bus:
+            for target, source, nbytes in self._queue[self._through : end]:
+                ctypes.memmove(target, source, nbytes)
+            self._through = max(self._through, end)
 
     def give_back(self) -> int:
         self.fail("give_back")

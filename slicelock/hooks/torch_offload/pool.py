@@ -172,19 +172,22 @@ class HostPool:
                 self._changed.notify_all()
 
     def _next(self) -> int | None:
+        """The next block to make; None, and one thread less, when there is none or it may not be."""
         with self._changed:
             missing = [] if self.reason else self._missing()
             if missing:
+                self.reason = self._allowance.take(self.block)
+            if missing and not self.reason:
                 self._begun.add(missing[0])
                 return missing[0]
             self._running -= 1
+            if self.reason and not self._running:
+                log.info("the host pool stays at %s: %s", readable(self.ready), self.reason)
             self._changed.notify_all()
             return None
 
     def _make(self, number: int) -> str:
         """Have the block; why not, if not."""
-        if reason := self._allowance.take(self.block):
-            return reason
         try:
             self._memory.commit(number * self.block, self.block)
             self._pinner.pin(self.address + number * self.block, self.block)
@@ -197,7 +200,6 @@ class HostPool:
         if reason:
             self._begun.discard(number)
             self.reason = reason
-            log.info("the host pool stays at %s: %s", readable(self.ready), reason)
             return
         self._done.add(number)
         while self.ready // self.block in self._done:

@@ -26,7 +26,9 @@ NAMED = 3
 def refuse_frameworks(torch: Any, things: Iterable[Any]) -> None:
     """ConfigurationError for modules and optimizers whose memory DeepSpeed or Megatron manages."""
     for thing in things:
-        if framework := _framework_of(torch, thing):
+        if isinstance(thing, list | tuple):
+            refuse_frameworks(torch, cast(Sequence[Any], thing))
+        elif framework := _framework_of(torch, thing):
             raise ConfigurationError(
                 f"{type(thing).__name__} belongs to {framework}, which keeps tensors in buffers of its own; "
                 "TorchOffload cannot see those.",
@@ -35,9 +37,6 @@ def refuse_frameworks(torch: Any, things: Iterable[Any]) -> None:
 
 
 def _framework_of(torch: Any, thing: Any) -> str:
-    if isinstance(thing, list | tuple):
-        found = [_framework_of(torch, one) for one in cast(Sequence[Any], thing)]
-        return next((one for one in found if one), "")
     if isinstance(thing, torch.nn.Module):
         root = next((_root(part) for part in thing.modules() if _root(part) in FRAMEWORKS), "")
         return root or _marked(thing.parameters())

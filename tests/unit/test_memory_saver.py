@@ -1,0 +1,251 @@
+"""MemorySaver against a stand-in that ends the process as the library does, which a test can see."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
+from slicelock.hooks import MemorySaver, memory_saver
+
+GIB = 1 << 30
+
+
+class Ended(BaseException):
+    """The library has ended the process."""
+
+
+class Device:
+    """A GPU with so much memory, as `torch.cuda` shows it."""
+
+    def __init__(self, total: int) -> None:
+        self.free = total
+        self.settled = 0
+
+    def device_count(self) -> int:
+        return 2
+
+    def memory_reserved(self, index: int) -> int:
+        return 1 if index == 0 else 0
+
+    def mem_get_info(self, index: int) -> tuple[int, int]:
+        assert index == 0, "asking about the other device would make a context there"
+        return self.free, 0
+
+    def synchronize(self, index: int) -> None:
+        self.settled += 1
+
+    def empty_cache(self) -> None:
+        return
+
+    def current_device(self) -> int:
+        return 0
+
+
+class Library:
+    """`torch_memory_saver`: memory by tag; it ends the process at what it does not allow."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._impl: Any = None
+        self.retain_cpu_backup = False
+        self.memory: dict[str, int] = {}
+        self.paused: set[str] = set()
+        self.calls: list[tuple[str, str | None]] = []
+
+    def allocate(self, tag: str, nbytes: int) -> None:
+        with self.region(tag=tag, enable_cpu_backup=True):
+            self.memory[tag] = self.memory.get(tag, 0) + nbytes
+            self._device.free -= nbytes
+
+    @contextmanager
+    def region(self, tag: str = "default", enable_cpu_backup: bool = False) -> Any:
+        if self._impl is None:
+            self._impl = SimpleNamespace(_mem_pools={})
+        self._impl._mem_pools[(tag, enable_cpu_backup, 0)] = object()
+        yield
+
+    @contextmanager
+    def cuda_graph(self, graph: object, tag: str = "default") -> Any:
+        yield
+
+    def pause(self, tag: str | None = None) -> None:
+        self.calls.append(("pause", tag))
+        for one in self._matching(tag):
+            if one in self.paused:
+                raise Ended
+            self.paused.add(one)
+            self._device.free += self.memory[one]
+
+    def resume(self, tag: str | None = None) -> None:
+        self.calls.append(("resume", tag))
+        for one in self._matching(tag):
+            if one not in self.paused or self._device.free < self.memory[one]:
+                raise Ended
+            self.paused.remove(one)
+            self._device.free -= self.memory[one]
+
+    def _matching(self, tag: str | None) -> list[str]:
+        return [one for one in self.memory if tag in (None, one)]
+
+
+@pytest.fixture
+def device() -> Device:
+    return Device(16 * GIB)
+
+
+@pytest.fixture
+def saver(device: Device, monkeypatch: pytest.MonkeyPatch) -> Library:
+    """The library, with weights and a cache already there."""
+    library = Library(device)
+    module = ModuleType("torch_memory_saver")
+    module.torch_memory_saver = library  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "torch_memory_saver", module)
+    monkeypatch.setattr(memory_saver, "load_torch", lambda: SimpleNamespace(cuda=device))
+    library.allocate("weights", 4 * GIB)
+    library.allocate("cache", 2 * GIB)
+    return library
+
+
+def test_everything_is_paused_and_resumed_at_once(saver: Library, device: Device) -> None:
+    hook = MemorySaver()
+    assert hook.offload() == 6 * GIB
+    assert device.free == 16 * GIB
+    assert hook.offload() == 0
+    assert hook.reload() == 6 * GIB
+    assert hook.reload() == 0
+    assert saver.calls == [("pause", None), ("resume", None)]
+    assert saver.retain_cpu_backup
+
+
+def test_one_tag_only(saver: Library) -> None:
+    hook = MemorySaver("cache")
+    assert hook.offload() == 2 * GIB
+    assert saver.paused == {"cache"}
+    hook.reload()
+    assert saver.paused == set()
+
+
+def test_what_the_framework_paused_stays_paused(saver: Library) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    assert hook.offload() == 4 * GIB
+    assert saver.paused == {"weights", "cache"}
+    hook.reload()
+    assert saver.paused == {"cache"}
+    saver.resume("cache")
+    assert saver.paused == set()
+
+
+def test_a_framework_that_paused_everything_is_left_alone(saver: Library) -> None:
+    hook = MemorySaver()
+    saver.pause()
+    assert (hook.offload(), hook.reload()) == (0, 0)
+    saver.resume()
+    assert saver.paused == set()
+
+
+def test_everything_paused_may_be_resumed_tag_by_tag(saver: Library) -> None:
+    hook = MemorySaver()
+    saver.pause()
+    saver.resume("weights")
+    assert hook.offload() == 4 * GIB
+    hook.reload()
+    saver.resume("cache")
+    saver.pause("weights")
+    saver.pause("cache")
+    saver.resume()
+    assert saver.paused == set()
+
+
+def test_two_hooks_share_one_book(saver: Library) -> None:
+    weights, everything = MemorySaver("weights"), MemorySaver()
+    assert weights.offload() == 4 * GIB
+    assert everything.offload() == 2 * GIB
+    everything.reload()
+    weights.reload()
+    assert saver.paused == set()
+
+
+@pytest.mark.parametrize("tag", [None, "weights"])
+def test_a_framework_cannot_resume_without_a_turn(saver: Library, tag: str | None) -> None:
+    hook = MemorySaver()
+    hook.offload()
+    with pytest.raises(SlicelockError, match=r"it must stay paused, because the run has no turn"):
+        saver.resume(tag)
+    hook.reload()
+    assert saver.paused == set()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_second_pause_is_an_error_instead_of_the_end(saver: Library, ours: bool) -> None:
+    hook = MemorySaver()
+    hook.offload() if ours else saver.pause("weights")
+    for tag in (None, "weights"):
+        with pytest.raises(SlicelockError, match="something is paused already"):
+            saver.pause(tag)
+
+
+def test_a_second_resume_is_an_error_instead_of_the_end(saver: Library) -> None:
+    MemorySaver()
+    for tag in (None, "weights"):
+        with pytest.raises(SlicelockError, match="something is not paused"):
+            saver.resume(tag)
+
+
+def test_tags_that_appear_later_are_known(saver: Library) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    saver.allocate("later", GIB)
+    with saver.cuda_graph(object(), tag="graph"):
+        saver.memory["graph"] = GIB
+    assert hook.offload() == 6 * GIB
+    assert saver.paused == {"weights", "cache", "later", "graph"}
+    hook.reload()
+    assert saver.paused == {"cache"}
+
+
+def test_nothing_is_resumed_without_room(saver: Library, device: Device) -> None:
+    hook = MemorySaver()
+    hook.offload()
+    device.free = 5 * GIB
+    with pytest.raises(
+        RestoreFailed, match=r"cuda:0 has 5.00 GiB free, and 6.00 GiB are to come back; nothing was"
+    ):
+        hook.reload()
+    device.free = 6 * GIB
+    assert hook.reload() == 6 * GIB
+
+
+def test_a_pause_that_fails_half_way_is_undone(saver: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    saver.allocate("more", GIB)
+    book = saver.__dict__[memory_saver.BOOK]
+    original = book._pause
+
+    def fail(tag: str | None) -> None:
+        if tag == "weights":
+            raise RuntimeError("CUDA error")
+        original(tag)
+
+    monkeypatch.setattr(book, "_pause", fail)
+    with pytest.raises(SnapshotFailed, match=r"CUDA error What had been paused is resumed"):
+        hook.offload()
+    assert saver.paused == {"cache"}
+    monkeypatch.undo()
+
+
+def test_a_library_that_was_never_used_has_nothing_to_pause(saver: Library) -> None:
+    saver._impl = None
+    with pytest.raises(SnapshotFailed, match=r"has not been used in this process.*enable_cpu_backup=True"):
+        MemorySaver().offload()
+
+
+def test_without_the_library_there_is_one_clear_line(saver: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch_memory_saver", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'slicelock\[memory-saver\]'"):
+        MemorySaver()
