@@ -11,9 +11,9 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from slicelock.errors import SimError
+from slicelock.errors import LeaseLost, SimError, TurnError
 from slicelock.keys import check_name
 from slicelock.settings import Mode, Settings, SimSettings
 from slicelock.sim import files
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 POISON = b"\xff" * files.CHUNK  # NaN in every floating-point format: whatever is computed from it shows
+HEARING_S = 1.0
 BUSY_S = 2.0  # how long the agent waits for a use to end, as a driver waits for the kernels in flight
 
 _IMAGE = struct.Struct("<8sQQ64s")  # magic, capacity of the device, bytes in use, the run's name
@@ -38,6 +39,15 @@ class TurnFacts(Protocol):
     def run(self) -> str: ...
     @property
     def fences(self) -> Mapping[str, int]: ...
+
+
+@runtime_checkable
+class _LosableTurn(Protocol):
+    """A turn that hears by itself when it is lost; `lost` can be waited for here unless it is asyncio's."""
+
+    lost: object
+
+    def check(self) -> None: ...
 
 
 class SimDevice:
@@ -138,7 +148,10 @@ class SimDevice:
         The use is admitted if the agent let this run in under this turn's fence, and still does at the end.
         Otherwise it is recorded as stray, and goes on all the same: what is computed shows it. While a use
         goes on the agent cannot move the device's bytes, as a driver waits for the kernels in flight.
+
+        Raises LeaseLost, and touches nothing, when the turn is known to be lost.
         """
+        self._let_it_hear(turn)
         with files.shared(self.path):
             start, run = time.monotonic_ns(), turn.run or self._whole_run
             fence = self._fence(run, turn.fences)
@@ -151,6 +164,22 @@ class SimDevice:
             finally:
                 self._turns().pop()
                 self._close(run, fence, start, admitted)
+
+    def _let_it_hear(self, turn: TurnFacts) -> None:
+        """Whoever was suspended beyond its lease may get here before the word that its turn is over. Where
+        the agent has let in someone else, that word has a moment to come: a driver's call would block here.
+        """
+        run = turn.run or self._whole_run
+        if not isinstance(turn, _LosableTurn) or self._admits(run, self._fence(run, turn.fences)):
+            return
+        try:
+            turn.check()
+        except LeaseLost:
+            raise
+        except TurnError:
+            return  # it was yielded: a stray
+        if isinstance(turn.lost, threading.Event) and turn.lost.wait(HEARING_S):
+            turn.check()
 
     def _close(self, run: str, fence: int, start: int, admitted: bool) -> None:
         if not admitted:

@@ -115,7 +115,7 @@ def frozen_in_use(job: Job) -> None:
 
 
 def test_a_holder_frozen_in_a_use_beyond_its_lease_keeps_the_device(stage: Stage) -> None:
-    frozen = stage.start(plan(stage, 1, compute_s=2), "frozen")
+    frozen = stage.start(plan(stage, 1, compute_s=2, turns=4), "frozen")
     frozen.wait_for("yielded")
     frozen_in_use(frozen)
     waiter = stage.start(plan(stage, 2), "waiter")

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slicelock.errors import SimError
+from slicelock.errors import Expired, SimError, TurnError
 from slicelock.settings import SimSettings
 from slicelock.sim import SimDevice
 from slicelock.sim.header import PAGE, Owner
@@ -125,6 +127,49 @@ def test_a_use_that_outlives_its_turn_is_a_stray(agent: SimDevice, job: SimDevic
     assert (stray.run, stray.fence) == ("run-a", 1)
     assert "after its turn" in stray.why
     assert not record(job).uses
+
+
+@dataclass(frozen=True)
+class LostTurn(FakeTurn):
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        if self.lost.is_set():
+            raise Expired
+
+
+def test_a_turn_that_is_known_to_be_lost_touches_nothing(agent: SimDevice, job: SimDevice) -> None:
+    turn = LostTurn()
+    agent.admit("run-b", 2)
+    timer = threading.Timer(0.05, turn.lost.set)  # the word comes while the use has begun
+    timer.start()
+    with pytest.raises(Expired), job.use(turn):
+        raise AssertionError("it was let in")
+    timer.join()
+    assert not record(job).strays
+
+
+def test_a_turn_that_is_not_lost_is_a_stray_where_another_is_admitted(
+    agent: SimDevice, job: SimDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slicelock.sim.device.HEARING_S", 0.01)
+    agent.admit("run-b", 2)
+    with job.use(LostTurn()):
+        pass
+    assert len(record(job).strays) == 1
+
+
+@dataclass(frozen=True)
+class YieldedTurn(LostTurn):
+    def check(self) -> None:
+        raise TurnError
+
+
+def test_a_use_after_the_yield_is_a_stray(agent: SimDevice, job: SimDevice) -> None:
+    agent.admit("run-b", 2)
+    with job.use(YieldedTurn()):
+        pass
+    assert len(record(job).strays) == 1
 
 
 def test_memory_asked_for_outside_a_turn_is_a_stray(agent: SimDevice, job: SimDevice) -> None:
