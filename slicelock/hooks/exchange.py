@@ -242,7 +242,7 @@ class ComingSide:
         leaver wants its memory back, or when nothing moves for too long.
         """
         lane = self._lane
-        for _ in polling(self._patience, lambda: (lane.freed, lane.leaver, self._free_bytes() >> 20)):
+        for _ in polling(self._patience, lambda: (lane.freed, lane.leaver)):
             if lane.leaver == Phase.GAVE_UP:
                 raise RestoreFailed("The run that was leaving the device needs its memory back.")
             if self._room_made(nbytes) and self._free_bytes() >= nbytes + lane.margin:

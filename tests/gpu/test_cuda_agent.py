@@ -37,7 +37,7 @@ class Job:
             text=True,
             cwd=ROOT,
             env={**os.environ, **env, "SLICELOCK_JOB": run, "SLICELOCK_RUN": run},
-            preexec_fn=die_with_parent(os.getpid()),
+            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
         self.pid = self.told()["ready"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import resource
@@ -195,14 +196,20 @@ def test_no_reload_without_room(torch: Any, offload: Make) -> None:
 
 def test_a_captured_graph_is_refused_unless_it_is_elsewhere(torch: Any, offload: Make) -> None:
     tensor = torch.ones(MIB, device="cuda")
+    hook = offload(tensor)
+    hook.offload()
+    hook.reload()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         tensor.mul_(2)
     graph.replay()
     with pytest.raises(SnapshotFailed, match=r"captured CUDA graphs.*MemorySaver"):
-        offload(tensor).offload()
+        hook.offload()
     assert tensor.sum() == 2 * MIB
     assert offload(tensor, graphs_elsewhere=True).offload() == 4 * MIB
+    del graph
+    gc.collect()
+    assert offload(torch.ones(MIB, device="cuda")).offload() == 4 * MIB
 
 
 def test_a_private_pool_is_refused_by_name(torch: Any, offload: Make) -> None:

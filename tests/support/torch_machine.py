@@ -78,6 +78,9 @@ class HostDevice:
         self.fail("wait")
         self._carry_out(mark)
 
+    def is_past(self, mark: int) -> bool:
+        return self._through >= mark
+
     def finish(self) -> None:
         self._carry_out(len(self._queue))
 

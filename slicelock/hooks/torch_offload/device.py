@@ -16,7 +16,10 @@ from slicelock.hooks.torch_offload.pages import Pages
 from slicelock.hooks.torch_offload.pool import Allowance, Memory, Pinner, block_for, process_allowance
 from slicelock.hooks.torch_offload.refusals import GraphWatch, Segments, refuse_by_allocator, refuse_graphs
 
-CHUNK = 256 << 20
+CHUNK = 128 << 20
+"""Allocated, admitted and released at a time. What was just freed the driver still clears for a while, so
+that larger allocations wait longer for it; smaller ones cost more calls.
+"""
 GRANULARITY = 512  # of torch's allocator
 SMALL = 1 << 20
 """Up to so many bytes torch's allocator puts together into segments of 2 MiB."""
@@ -48,6 +51,10 @@ class Device(Pinner, Protocol):
         ...
 
     def wait(self, mark: Any) -> None: ...
+    def is_past(self, mark: Any) -> bool:
+        """Whether there would be nothing to wait for."""
+        ...
+
     def finish(self) -> None:
         """Wait for all copies."""
         ...
@@ -139,6 +146,9 @@ class CudaDevice:
 
     def wait(self, mark: Any) -> None:
         mark.synchronize()
+
+    def is_past(self, mark: Any) -> bool:
+        return bool(mark.query())
 
     def finish(self) -> None:
         self._stream.synchronize()

@@ -52,7 +52,7 @@ class Mover:
         `check` runs while the first copies are under way and may refuse. When anything fails, what has been
         released so far is marked `away`, and nothing more is under way.
         """
-        chunks = chunked(places, self.chunk)
+        chunks = chunked(places, self._step(leaving))
         try:
             with self.device.entered():
                 if leaving:
@@ -60,7 +60,9 @@ class Mover:
                 else:
                     queued = list(self._copies_out(chunks))
                     check()
-                    self._release_in_order(queued)
+                    for chunk, mark in queued:
+                        self.device.wait(mark)
+                        self._release(chunk)
                 self.device.give_back()
         except BaseException:
             with suppress(Exception):  # the first failure is the one to tell
@@ -76,7 +78,7 @@ class Mover:
         begun: list[Place] = []
         try:
             with self.device.entered():
-                for chunk in chunked(sorted(places, key=_small_first), self.chunk):
+                for chunk in chunked(sorted(places, key=_small_first), self._step(coming)):
                     if coming:
                         coming.admit(room_needed(chunk))
                     begun += chunk
@@ -95,6 +97,10 @@ class Mover:
         self._release(places)
         self.device.give_back()
 
+    def _step(self, exchange: Leaving | Coming | None) -> int:
+        """In an exchange every step has its price in both processes, so that it is twice as long."""
+        return self.chunk * 2 if exchange else self.chunk
+
     def _leave_bit_by_bit(
         self, chunks: Sequence[list[Place]], check: Callable[[], None], leaving: Leaving
     ) -> None:
@@ -108,7 +114,9 @@ class Mover:
             try:
                 with self.device.entered():
                     check()
-                    self._release_in_order(iter(queued.get, None), leaving)
+                    for chunk in self._done_together(queued):
+                        self._release(chunk)
+                        leaving.freed(self.device.give_back())
             except BaseException as failure:  # noqa: BLE001 - raised by the other thread
                 failures.append(failure)
 
@@ -125,6 +133,18 @@ class Mover:
         if failures:
             raise failures[0]
 
+    def _done_together(self, queued: SimpleQueue[Queued | None]) -> Iterator[list[Place]]:
+        """The places of the next chunk once it is copied, with those of all that are copied by then: freeing
+        them takes one wait for the bus, not one for each.
+        """
+        one = queued.get()
+        while one:
+            places, mark = one
+            self.device.wait(mark)
+            while (one := queued.get()) and self.device.is_past(one[1]):
+                places = [*places, *one[0]]
+            yield places
+
     def _copies_out(self, chunks: Iterable[list[Place]], ahead: int | None = None) -> Iterator[Queued]:
         """Queue the copies of each chunk, at most `ahead` chunks before the bus has done them."""
         marks: deque[Any] = deque()
@@ -135,14 +155,6 @@ class Mover:
                 self.device.copy_out(self.pool.address + copy.offset, copy.address, copy.nbytes)
             marks.append(self.device.mark())
             yield chunk, marks[-1]
-
-    def _release_in_order(self, queued: Iterable[Queued | None], leaving: Leaving | None = None) -> None:
-        for one in queued:
-            if one:
-                self.device.wait(one[1])
-                self._release(one[0])
-                if leaving:
-                    leaving.freed(self.device.give_back())
 
     def _release(self, places: Iterable[Place]) -> None:
         for place in places:
