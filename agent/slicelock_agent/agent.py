@@ -16,6 +16,7 @@ from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription
 from slicelock_agent import backends
 from slicelock_agent.admission import HostBudget
+from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
@@ -76,6 +77,7 @@ class Agent:
         self._begin("pulse", self._pulse.run)
         self._begin("hints", self._hints.watch)
         self._begin("housekeeping", self._keep_house)
+        self._begin("frozen runs", self._advocate.run)
         await self._pulse.answered.wait()
         self._new = False
 
@@ -124,6 +126,7 @@ class Agent:
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
         self._undo += [registry.close, self._hints.close, pulse.close]
+        self._advocate = Advocate(self._store, settings.node, registry, pulse.switchers.values)
         mailbox.post, registry.on_word = pulse.wake, mailbox.heard
         registry.on_gone = lambda process: self._gone(mailbox, process)
         self._pulse, self._registry, budget = pulse, registry, HostBudget()
@@ -196,6 +199,7 @@ class Agent:
             await asyncio.sleep(HOUSEKEEPING_S)
             assert self._registry is not None
             self._registry.look_again()
+            await self._read_devices()
             for name in list(self._pulse.unknown):
                 try:
                     await self._declarer.declare(name)
@@ -203,6 +207,13 @@ class Agent:
                     self._pulse.wake()
                 except SlicelockError as failure:
                     log.warning("%s", failure)
+
+    async def _read_devices(self) -> None:
+        """On a thread: a driver that is ill may take its time."""
+        for switcher in self._pulse.switchers.values():
+            at = switcher.at
+            with contextlib.suppress(SlicelockError, OSError):
+                switcher.devices = await asyncio.to_thread(at.accelerator.facts, at.devices)
 
 
 def _allowed(settings: AgentSettings) -> Collection[int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from slicelock.errors import AgentError
 from slicelock.states import RunState
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.eviction import Outcome
@@ -19,15 +20,21 @@ SECOND_LOOK_S = 0.2
 
 async def restore(at: Station, run: str, fence: int) -> Outcome:
     """Have a saved run on the devices again. Not `free`: it is lost, or still saved where `kept` says so."""
+    brought = await fetch(at, run, fence)
+    return await release(at, run, fence, brought) if brought.free else brought
+
+
+async def fetch(at: Station, run: str, fence: int) -> Outcome:
+    """Have a saved run on the devices, but not let it go on yet. Not `free`: as `restore` says."""
     stay = at.page.stays[run]
     subject = at.subject(run, fence, stay.image)
     if stay.image and (why := at.accelerator.room_for(subject)):
         return Outcome(False, reason=f"run {run} waits for room: {why}", kept=True)
     at.page.put(replace(stay, state=RunState.RESTORING))
-    report, truth = await _bring_back(at, subject) if stay.image else (Report(), Truth.LOADED)
+    if not stay.image:
+        return Outcome(True)
+    report, truth = await _bring_back(at, subject)
     if report.ok:
-        at.page.put(replace(stay, state=RunState.LOADED, image=""))
-        await _forget_image(at, stay)
         return Outcome(True, report.bytes)
     reason = f"run {run} cannot be restored: {report.reason}"
     if truth is Truth.SAVED and at.accelerator.room_for(subject):
@@ -40,13 +47,33 @@ async def restore(at: Station, run: str, fence: int) -> Outcome:
     return Outcome(False, reason=reason)
 
 
+async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcome:
+    """Let a run go on that has been fetched. Not `free`: what has become of it is to be found out."""
+    stay = at.page.stays[run]
+    if stay.image:
+        subject = at.subject(run, fence, stay.image)
+        report = await at.accelerator.unlock(subject, at.deadline(subject))
+        if not report.ok:
+            at.page.put(replace(stay, state=RunState.UNKNOWN))
+            return Outcome(False, reason=f"run {run} cannot be let go on: {report.reason}", kept=True)
+    at.page.put(replace(stay, state=RunState.LOADED, image=""))
+    await _forget_image(at, stay)
+    return brought
+
+
+async def send_back(at: Station, run: str, fence: int) -> None:
+    """Have a run saved again that was fetched and is not to go on after all."""
+    stay = at.page.stays[run]
+    subject = at.subject(run, fence, stay.image)
+    report = await at.accelerator.save(subject, at.deadline(subject))
+    at.page.put(replace(stay, state=RunState.SAVED if report.ok else RunState.UNKNOWN))
+
+
 async def _bring_back(at: Station, subject: Subject) -> tuple[Report, Truth]:
     """The last report, and what was observed after a failure."""
     deadline = at.deadline(subject)
     for attempt in range(ATTEMPTS):
         report = await at.accelerator.restore(subject, deadline)
-        if report.ok:
-            report = Report(report.bytes, (await at.accelerator.unlock(subject, deadline)).failures)
         if report.ok:
             return report, Truth.LOADED
         truth = await at.accelerator.observe(subject, deadline)
@@ -122,7 +149,11 @@ async def _finish(at: Station, stay: Stay, subject: Subject) -> Truth:
 async def _settle_on(at: Station, stay: Stay, truth: Truth) -> None:
     match truth:
         case Truth.LOADED:
-            await at.accelerator.unlock(at.subject(stay.run, at.page.top, stay.image), at.hook_deadline)
+            report = await at.accelerator.unlock(
+                at.subject(stay.run, at.page.top, stay.image), at.hook_deadline
+            )
+            if not report.ok:
+                raise AgentError(f"Run {stay.run} cannot be let go on: {report.reason}.")
             at.page.put(replace(stay, state=RunState.LOADED, image=""))
             await _forget_image(at, stay)
         case Truth.SAVED:

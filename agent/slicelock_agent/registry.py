@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -60,6 +61,8 @@ class Process:
     slices: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
     listed: bool = True
+    heard_at: float = field(default_factory=time.monotonic)
+    """When it last beat, as far as Redis has told here: a moment of this node's monotonic clock."""
 
     def serves(self, name: str, *, own: bool = False) -> bool:
         """Whether it has a hook for this slice (which moves its state by itself, or on command)."""
@@ -134,6 +137,11 @@ class Registry:
         """What to name in a beat: the runs whose changes are of interest, and what of them is known."""
         revs = {name: run.rev for name, run in self.runs.items()}
         return {**dict.fromkeys(needed, UNKNOWN_REV), **revs}
+
+    def tell_again(self, run: str) -> None:
+        """Have the next beat bring everything about a run, also when its processes were last heard of."""
+        if run in self.runs:
+            self.runs[run].rev = UNKNOWN_REV
 
     def prune(self, needed: Collection[str]) -> None:
         """Forget runs that have neither state nor a living process here, once Redis knows of their ends."""
@@ -257,6 +265,7 @@ class Registry:
         if process.found.presence is not Presence.HERE:
             return
         try:
+            process.heard_at = time.monotonic() - whole_number(entry.get("heard_ms") or 0) / 1000
             process.slices, process.hooks = _facts(entry)
         except (ValueError, TypeError, KeyError, AttributeError) as failure:
             self._complain(run.name, f"process {text} describes itself wrongly: {failure}")

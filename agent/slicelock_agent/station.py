@@ -99,7 +99,7 @@ class Station:
         """Why there is no room for a run now: for what is saved of it, or for the first turn of a new one."""
         stay = self.page.stays.get(run)
         least = int(self.settings.min_free) if wanted.min_free is None else wanted.min_free
-        if stay is not None and not stay.image:
+        if (stay is not None and not stay.image) or (stay is None and not least):
             return ""
         subject = self.subject(run, wanted.fence, stay.image if stay else "")
         return self.accelerator.room_for(subject, 0 if stay else least)

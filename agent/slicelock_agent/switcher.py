@@ -13,7 +13,7 @@ from typing import Any
 
 from slicelock.errors import SlicelockError
 from slicelock.states import RunState, SliceState
-from slicelock_agent import loading
+from slicelock_agent import arrival, loading
 from slicelock_agent.eviction import Eviction, Outcome
 from slicelock_agent.reconcile import (
     ON_DEVICE,
@@ -30,6 +30,8 @@ from slicelock_agent.station import Station
 
 log = logging.getLogger("slicelock_agent")
 
+ROOM_PATIENCE_S, ROOM_LOOK_S = 10.0, 0.25
+"""How long a switch waits for memory that somebody else has, before its request goes back to its place."""
 ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
 """Steps that need no switch; the others end with the one result of their switch."""
 FAILED_WHAT = {Step.EVICT: "evict", Step.RESTORE: "restore", Step.RELOAD: "restore"}
@@ -62,6 +64,8 @@ class Switcher:
         self._said: Result | None = None
         self._look, self._recalled = asyncio.Event(), asyncio.Event()
         self._bytes, self._begun = 0, 0.0
+        self.devices: dict[str, Any] = {}
+        """What was last read of the devices, for people."""
         self._at_work = REST
         self._stopping, self._idle = False, asyncio.Event()
 
@@ -112,7 +116,8 @@ class Switcher:
         on_device = ON_DEVICE | UNFINISHED
         loaded = [stay.run for stay in page.stays.values() if stay.state in on_device]
         saved = [stay.run for stay in page.stays.values() if stay.state is RunState.SAVED]
-        return {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
+        told = {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
+        return {**told, "devices": self.devices} if self.devices else told
 
     def holds(self, run: str) -> bool:
         """Whether the run has a turn here, as far as is known."""
@@ -133,7 +138,7 @@ class Switcher:
     def _at_once(self) -> None:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
         action, gone = self._plan(self.wanted)
-        if action.step is Step.ADMIT:
+        if action.step is Step.ADMIT and not self.at.no_room(action.run, self.wanted):
             self._attempt_admit(gone)
         elif action is not REST:
             self._look.set()
@@ -224,7 +229,9 @@ class Switcher:
                 log.warning("slice %s: wiping what was written outside any turn", self.at.name)
                 await self.at.accelerator.wipe(self.at.devices)
             case Step.EVICT:
-                self._settle(action, await self._evict(action.run))
+                await self._exchange(action)
+            case Step.RESTORE | Step.ADMIT if why := await self._lacks_room(action):
+                self._fail(Step.EVICT, "", f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
                 self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))
             case Step.RELOAD:
@@ -233,6 +240,30 @@ class Switcher:
                 self._attempt_admit()
             case _:
                 self._fail(action.step, action.run, action.reason)
+
+    async def _lacks_room(self, action: Action) -> str:
+        """Wait for room for a run, as long as it is wanted; why there still is none after a while."""
+        turn, deadline = self.wanted.turn, time.monotonic() + ROOM_PATIENCE_S
+        while why := self.at.no_room(action.run, self.wanted):
+            self.doing = f"{action.step} {action.run}: {why}"
+            if self._stopping or self.wanted.turn != turn or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(ROOM_LOOK_S)
+        return why
+
+    async def _exchange(self, action: Action) -> None:
+        """Evict a run, and bring the wanted one back meanwhile if there is room for both."""
+        wanted = self.wanted
+        coming = arrival.possible(self.at, wanted) and wanted.run != action.run
+        back = arrival.Arrival(self.at, wanted.run, wanted.fence) if coming else None
+        left = Outcome(False)
+        try:
+            left = await self._evict(action.run)
+        finally:
+            came = await back.end(cleared=left.free) if back else Outcome(True)
+        self._settle(Action(Step.RESTORE, wanted.run), came)
+        if came.free:
+            self._settle(action, left)
 
     async def _evict(self, run: str) -> Outcome:
         ways = self.wanted.ways or self.at.ways

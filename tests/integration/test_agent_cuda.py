@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from slicelock.errors import SlicelockError
 from tests.support.fake_driver import GIB
 from tests.support.gpu_rig import GPU, QUICK, SAFE, GpuRig, Parent, processes
 from tests.support.wait import wait_until, wait_until_async
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
 
 
 @pytest.fixture
@@ -196,72 +200,6 @@ async def a_is_saved(rig: GpuRig, pids: list[int], *sizes: int) -> None:
     assert set(rig.world.states(pids)) == {"checkpointed"}
 
 
-async def test_n5_without_room_nothing_is_restored_until_there_is(rig: GpuRig, three: list[int]) -> None:
-    pid, hog = three[:2]
-    await a_is_saved(rig, [pid], 40 * GIB)
-    rig.world.add(hog, {GPU: 50 * GIB})
-    result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
-    assert f"process {hog} (sleep, control group" in result.reason
-    assert "30.00 GiB free" in result.reason
-    assert rig.states()["a"] == "saved"
-    assert not rig.world.log("restore")
-    os.kill(hog, signal.SIGKILL)
-    await wait_until_async(lambda: rig.world.state(hog) == "gone")
-    assert (await rig.turn("a", 40)).outcome == "READY"
-    assert rig.world.state(pid) == "running"
-
-
-async def test_n5_a_foreign_process_keeps_a_run_saved_even_if_both_fit(rig: GpuRig, three: list[int]) -> None:
-    await a_is_saved(rig, three[:1], 10 * GIB)
-    rig.world.add(three[1], {GPU: 1 * GIB})
-    result = await rig.turn("a", 30)
-    assert f"{GPU} is used by process {three[1]} (sleep" in result.reason
-    assert not rig.world.log("restore")
-
-
-async def test_a_run_that_filled_the_device_fits_again(rig: GpuRig, one: list[int]) -> None:
-    await a_is_saved(rig, one, 80 * GIB)
-    assert (await rig.turn("a", 30)).outcome == "READY"
-
-
-async def test_n6_memory_that_vanishes_between_look_and_restore_loses_the_run_at_once(
-    rig: GpuRig, three: list[int]
-) -> None:
-    pid, hog = three[:2]
-    await a_is_saved(rig, [pid], 40 * GIB)
-    rig.world.add(hog, {})
-    rig.world.fault(pid, "restore", hog=(hog, {GPU: 60 * GIB}))
-    result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "restore", "a")
-    assert "out of memory (2)" in result.reason
-    assert rig.world.log("restore") == [("restore", pid)]
-    assert not rig.world.log("unlock")
-    assert rig.states()["a"] == "lost"
-    assert (await rig.turn("b", 40)).outcome == "READY"
-
-
-async def test_n7_when_one_cannot_be_restored_the_others_are_saved_again(
-    rig: GpuRig, three: list[int]
-) -> None:
-    await a_is_saved(rig, three)
-    rig.world.fault(three[2], "restore", times=1, code=1)
-    result = await rig.turn("a", 30)
-    assert result.outcome == "READY"  # the one repetition
-    assert rig.world.states(three) == ["running"] * 3
-    assert [pid for _, pid in rig.world.log("save")].count(three[0]) == 2
-
-
-async def test_n7_twice_is_too_often(rig: GpuRig, three: list[int]) -> None:
-    await a_is_saved(rig, three)
-    rig.world.fault(three[2], "restore", times=9, code=1)
-    result = await rig.turn("a", 30)
-    assert (result.outcome, result.what) == ("FAILED", "restore")
-    assert len([pid for _, pid in rig.world.log("restore") if pid == three[2]]) == 2
-    assert rig.world.states(three) == ["checkpointed"] * 3
-    assert (await rig.turn("b", 40)).outcome == "READY"
-
-
 async def test_n9_one_that_ends_between_lock_and_save_is_no_failure(rig: GpuRig, three: list[int]) -> None:
     rig.has("a", three)
     rig.world.fault(three[1], "save", die=True)
@@ -388,15 +326,3 @@ async def test_without_a_driver_the_reason_is_one_line(tmp_path: Path, one: list
         assert (result.outcome, result.what) == ("FAILED", "evict")
         assert "the driver cannot be called" in result.reason
         assert rig.states() == {"a": "loaded"}
-
-
-async def test_a_device_that_is_not_there_is_named(rig: GpuRig) -> None:
-    assert rig.accelerator.resolve(["all"]) == (GPU,)
-    assert rig.accelerator.resolve(["0"]) == (GPU,)
-    for name in ("1", "GPU-zzzz"):
-        with pytest.raises(SlicelockError, match=f"There is no GPU {name} here.*0 .{GPU}"):
-            rig.accelerator.resolve([name])
-    with pytest.raises(SlicelockError, match="is named twice"):
-        rig.accelerator.resolve(["0", GPU])
-    with pytest.raises(SlicelockError, match="MIG"):
-        rig.accelerator.resolve(["MIG-1"])

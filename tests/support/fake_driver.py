@@ -47,15 +47,14 @@ class World:
     @contextmanager
     def open(self) -> Iterator[dict[str, Any]]:
         """The world's facts, to be read and changed; processes that have ended are out of it."""
-        with self.path.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            facts = json.load(file)
+        with self.path.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            facts = json.loads(self.path.read_text())
             facts["procs"] = {pid: proc for pid, proc in facts["procs"].items() if alive(int(pid))}
             yield facts
-            file.seek(0)
-            file.truncate()
-            json.dump(facts, file)
-            file.flush()
+            part = self.path.with_suffix(".part")  # a helper may be killed while it writes
+            part.write_text(json.dumps(facts))
+            part.rename(self.path)
 
     # ------------------------------------------------------------ what a test says
 

@@ -161,7 +161,7 @@ class CudaBackend:
         if saved is not None and saved.lost:
             return Truth.LOST
         processes = await self._census(subject).everyone(saved)
-        states = set((await self._verbs.observed(processes)).values()) - {State.NOT_CUDA}
+        states = set((await self._verbs.observed(processes, deadline)).values()) - {State.NOT_CUDA}
         here = states - {State.GONE}
         if here & {State.UNKNOWN, State.FAILED}:
             return Truth.UNKNOWN

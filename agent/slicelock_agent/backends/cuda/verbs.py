@@ -92,13 +92,16 @@ class Verbs:
             found |= await self._states(unclear)
         return found
 
-    async def observed(self, processes: Iterable[Process]) -> dict[Process, State]:
-        """As `states`; BackendUnavailable when the driver cannot be called at all, so that nobody takes that
-        for something wrong with the processes.
+    async def observed(self, processes: Iterable[Process], deadline: float) -> dict[Process, State]:
+        """As `states`, but asked for `deadline` seconds: while a save is under way, the driver answers only
+        when it has ended (measured).
+
+        BackendUnavailable when the driver cannot be called at all, so that nobody takes that for something
+        wrong with the processes.
         """
         found = await self.states(processes)
         unclear = [one for one, state in found.items() if state is State.UNKNOWN]
-        answers = await self._all("state", unclear, self.patience.look)
+        answers = await self._all("state", unclear, deadline)
         for answer in answers.values():
             if answer.code == BROKEN:
                 raise BackendUnavailable(f"What was begun cannot be looked at: {answer.words}.")

@@ -1,0 +1,181 @@
+"""Asks for a turn for a run that cannot ask: one that touched its GPU after its yield and froze in that call.
+
+A run that the driver has saved blocks in its next call of CUDA, and with it, as a rule, all threads of its
+process, so its heartbeats stop. It then gets a turn like anyone else, of a lane of its own, and its call goes
+on; when it is heard of again, the turn is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from slicelock.errors import SlicelockError, StoreError
+from slicelock.states import RunState
+from slicelock.wire import Acquire, AcquireReply, Cancel, Command, R, Yield
+from slicelock_agent import processes
+from slicelock_agent.registry import Process, Registry
+from slicelock_agent.switcher import Switcher
+
+log = logging.getLogger("slicelock_agent")
+
+LOOK_S = 2.0
+SILENCE_S = 20.0
+"""A process that was not heard of for so long is not breathing; it beats every 5 s."""
+BREATH_S = 60.0
+"""How long a turn is kept for a run that does not breathe even so: something else is wrong with it."""
+FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
+"""After a turn in which it did not, it is not asked for so long; doubled each time."""
+LEASE_MS, WAIT_MS = 60_000, 15_000
+MEMBER = "agent"
+
+
+class Runner(Protocol):
+    """Runs scripts one by one: a `DirectStore`."""
+
+    async def run(self, command: Command[R]) -> R: ...
+
+
+@dataclass(slots=True)
+class Plea:
+    """A request in a run's name, its `k`-th in the agent's lane. `held_at` is 0 before it has begun."""
+
+    run: str
+    job: str
+    slice: str
+    process: str
+    k: int
+    held_at: float = 0.0
+
+
+@dataclass(slots=True)
+class Rest:
+    """When a run may be asked for again, and how long it rests the next time."""
+
+    until: float = 0.0
+    pause: float = FIRST_REST_S
+
+
+@dataclass(eq=False)
+class Advocate:
+    """Looks for runs that have frozen on this node's slices, and follows up what it asked for."""
+
+    store: Runner
+    node: str
+    registry: Registry
+    switchers: Callable[[], Iterable[Switcher]]
+    clock: Callable[[], float] = time.monotonic
+    pleas: dict[tuple[str, str], Plea] = field(default_factory=dict[tuple[str, str], Plea])
+    _rests: dict[str, Rest] = field(default_factory=dict[str, Rest])
+
+    @property
+    def lane(self) -> str:
+        """The lane of these turns; each node has its own, so that agents do not take each other's places."""
+        return f"agent-{self.node}"[:64]
+
+    async def run(self) -> None:
+        """Look for ever. While Redis is away nothing can be asked."""
+        while True:
+            with contextlib.suppress(StoreError):
+                await self.look()
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Ask for those that have frozen since, and go on with what was asked."""
+        for switcher in self.switchers():
+            for run in self._saved_from_outside(switcher):
+                self.registry.tell_again(run)
+                if (run, switcher.at.name) not in self.pleas and (frozen := self._frozen(run)):
+                    self._begin(run, switcher.at.name, frozen)
+        for key, plea in list(self.pleas.items()):
+            if not await self._go_on(plea):
+                del self.pleas[key]
+
+    def _saved_from_outside(self, switcher: Switcher) -> list[str]:
+        stays = switcher.at.page.stays.values()
+        return [stay.run for stay in stays if stay.state is RunState.SAVED and stay.image]
+
+    def _frozen(self, run: str) -> Process | None:
+        """A process of the run that is alive, could go on, and is not heard of."""
+        if self.clock() < self._rest(run).until:
+            return None
+        return next((one for one in self.registry.processes(run) if self._is_silent(one)), None)
+
+    def _is_silent(self, one: Process) -> bool:
+        stopped = processes.state_of(one.found.pid) in "Tt"
+        return not stopped and self.clock() - one.heard_at > SILENCE_S
+
+    def _begin(self, run: str, name: str, process: Process) -> None:
+        log.warning(
+            "run %s has frozen: it used a GPU of slice %s without a turn; it is asked for in its name",
+            run,
+            name,
+        )
+        job = self.registry.runs[run].job or run
+        self.pleas[run, name] = Plea(run, job, name, str(process.identity), 1)
+
+    async def _go_on(self, plea: Plea) -> bool:
+        """Ask, or ask how it stands; whether there is anything to wait for."""
+        breathes = not any(self._is_silent(one) for one in self.registry.processes(plea.run))
+        if breathes or (plea.held_at and self.clock() - plea.held_at > BREATH_S):
+            await self._end(plea, breathes)
+            return False
+        try:
+            reply = await self._ask(plea)
+        except StoreError:
+            raise
+        except SlicelockError as failure:
+            log.warning("run %s cannot be asked for: %s", plea.run, failure)
+            return False
+        return self._heed(plea, reply)
+
+    async def _ask(self, plea: Plea) -> AcquireReply:
+        return await self.store.run(
+            Acquire(
+                run=plea.run,
+                job=plea.job,
+                lane=self.lane,
+                k=plea.k,
+                member=MEMBER,
+                members=1,
+                slices=(plea.slice,),
+                process=plea.process,
+                lease_ms=LEASE_MS,
+                wait_ms=WAIT_MS,
+                phase="thaw",
+            )
+        )
+
+    def _heed(self, plea: Plea, reply: AcquireReply) -> bool:
+        match reply.outcome:
+            case "HELD":
+                plea.held_at = plea.held_at or self.clock()
+                self.registry.tell_again(plea.run)
+            case "ENDED" if not plea.held_at and reply.newest >= plea.k:
+                plea.k = reply.newest + 1
+            case "QUEUED" | "SWITCHING" | "GATHERING":
+                pass
+            case _:
+                return False
+        return True
+
+    async def _end(self, plea: Plea, breathes: bool) -> None:
+        rest = self._rest(plea.run)
+        if breathes:
+            self._rests.pop(plea.run, None)
+            log.info("run %s goes on", plea.run)
+        else:
+            rest.until, rest.pause = self.clock() + rest.pause, min(rest.pause * 2, LONGEST_REST_S)
+            log.warning("run %s does not go on even with its GPU; it gets no turn for a while", plea.run)
+        if plea.held_at:
+            await self.store.run(Yield(plea.run, self.lane, plea.k, MEMBER))
+        else:
+            await self.store.run(Cancel(plea.run, plea.job, self.lane, plea.k, "the run goes on by itself"))
+
+    def _rest(self, run: str) -> Rest:
+        return self._rests.setdefault(run, Rest())

@@ -1,0 +1,69 @@
+"""Bringing the wanted run back while the one before it is still leaving, when there is room for both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from slicelock.states import RunState
+from slicelock_agent import loading
+from slicelock_agent.eviction import Outcome
+from slicelock_agent.reconcile import Wanted
+from slicelock_agent.station import Station
+
+log = logging.getLogger("slicelock_agent")
+
+MARGIN = 1 << 30
+"""Bytes beyond what its hooks offloaded that must be free before a run reloads beside another."""
+
+
+def possible(at: Station, wanted: Wanted) -> bool:
+    """Whether the wanted run is saved here and fits beside what is on the devices now."""
+    stay = at.page.stays.get(wanted.run)
+    if at.accelerator.exclusive or stay is None or stay.state is not RunState.SAVED:
+        return False
+    subject = at.subject(wanted.run, wanted.fence, stay.image)
+    if stay.image:
+        return not at.accelerator.room_for(subject)
+    return stay.hooked and bool(stay.bytes) and not at.accelerator.room_for(subject, stay.bytes + MARGIN)
+
+
+class Arrival:
+    """The early return of one run. It goes on only when the devices are free of the other."""
+
+    def __init__(self, at: Station, run: str, fence: int) -> None:
+        self._at, self._run, self._fence = at, run, fence
+        self._outside = bool(at.page.stays[run].image)
+        self._task = asyncio.create_task(self._fetch() if self._outside else self._reload())
+
+    async def end(self, *, cleared: bool) -> Outcome:
+        """How it ended, after the other run has left (`cleared`) or could not. Never raises.
+
+        A failure that lost nothing is no failure yet: the run is brought back once more in its own step.
+        """
+        try:
+            brought = await self._task
+            if brought.free and self._outside:
+                return await self._finish(brought, cleared)
+        except Exception:
+            log.exception("run %s could not be brought back early", self._run)
+            return Outcome(True)
+        return Outcome(True, brought.bytes) if brought.kept or not self._outside else brought
+
+    async def _finish(self, brought: Outcome, cleared: bool) -> Outcome:
+        if cleared:
+            return await loading.release(self._at, self._run, self._fence, brought)
+        await loading.send_back(self._at, self._run, self._fence)
+        return Outcome(True)
+
+    async def _fetch(self) -> Outcome:
+        return await loading.fetch(self._at, self._run, self._fence)
+
+    async def _reload(self) -> Outcome:
+        page = self._at.page
+        page.put(replace(page.stays[self._run], state=RunState.RESTORING))
+        try:
+            return await loading.reload(self._at, self._run, self._fence, asyncio.Event())
+        finally:
+            page.put(replace(page.stays[self._run], state=RunState.LOADED))

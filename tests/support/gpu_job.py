@@ -1,0 +1,76 @@
+"""A PyTorch job that takes turns when told to, and tells what came of it.
+
+    python -m tests.support.gpu_job SLICE GIB [hook]
+
+In: `turn` takes a turn (the first one makes the state), trains a step and yields; `touch` uses the GPU without
+a turn; `end` ends. Out: JSON lines: {"ready": pid}, then for each turn its number, a checksum of the state
+before the step and the seconds that it waited.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import slicelock
+
+MIB = 1 << 20
+
+
+class Job:
+    """`gib` GiB of random state that each step changes in a way that only depends on the seed."""
+
+    def __init__(self, gib: float, hook: bool) -> None:
+        import torch
+
+        self.torch, self._blocks, self.parts = torch, int(gib * 16), list[Any]()
+        self.k = 0
+        if hook:
+            from slicelock.hooks import TorchOffload
+
+            slicelock.register(TorchOffload(lambda: self.parts))
+
+    def make(self) -> None:
+        self.torch.manual_seed(7)
+        self.parts += [self.torch.randn(16 * MIB, device="cuda") for _ in range(self._blocks)]
+
+    def checksum(self) -> float:
+        return float(sum(part.double().sum() for part in self.parts))
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.mul_(1.01)
+        self.torch.cuda.synchronize()
+
+
+def tell(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def main(name: str, gib: str, *options: str) -> None:
+    import os
+
+    job, trainers = Job(float(gib), "hook" in options), slicelock.Slice(name)
+    tell(ready=os.getpid())
+    for line in sys.stdin:
+        match line.strip():
+            case "turn":
+                begun = time.monotonic()
+                with trainers.turn(phase="train"):
+                    waited = time.monotonic() - begun
+                    if not job.k:
+                        job.make()
+                    job.k += 1
+                    before = job.checksum()
+                    job.step()
+                tell(k=job.k, checksum=before, waited=round(waited, 3))
+            case "touch":
+                tell(touched=job.checksum())
+            case _:
+                return
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
