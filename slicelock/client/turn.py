@@ -16,7 +16,7 @@ from typing import Any
 from slicelock.client.observe import Observer
 from slicelock.companion import LoopInbox, Party, ThreadInbox
 from slicelock.errors import LeaseLost, TurnError
-from slicelock.protocol import Part, Wish, acquire, give_back, lose
+from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
 from slicelock.protocol.refusals import named
 
 log = logging.getLogger("slicelock")
@@ -161,6 +161,22 @@ class BaseTurn(ABC):
             return ()
         return tuple(sorted(slices))
 
+    def _payee(self, given: tuple[str, ...]) -> Party | None:
+        """Whose turn it is to yield; none when nothing is shared, or when it is a parent process's."""
+        party = self._ground.party
+        if party is None:
+            self._part.given_back += given
+        return None if party is None or party.foreign else party
+
+    def _interrupted(self, failure: BaseException) -> None:
+        """A call failed, perhaps between two steps: what Redis may know and nobody here holds, ends."""
+        party = self._ground.party
+        if isinstance(failure, LeaseLost):
+            self._set_lost()
+        if party and not party.foreign and not self._held:
+            abandon(party.ledger, self._part)
+            party.companion.wake()  # there may be a call to deliver
+
     def notice(self, part: Part) -> None:
         """The companion says that a part was lost."""
         if part is not self._part:
@@ -191,19 +207,15 @@ class Turn(BaseTurn):
         if self._part.loss:
             self._held = False
             raise self._part.loss
-        given = self._to_give(slices)
-        party = self._ground.party
-        if party is None:
-            self._part.given_back += given
-            return 0
-        if party.foreign:
-            return 0
-        if party.evictor and not given:
-            party.evictor.ask(self._part.kept, self._part.lane)
         try:
+            given = self._to_give(slices)
+            if (party := self._payee(given)) is None:
+                return 0
+            if party.evictor and not given:
+                party.evictor.ask(self._part.kept, self._part.lane)
             return party.store.drive(give_back(party.ledger, self._part, given))
-        except LeaseLost:
-            self.lost.set()
+        except BaseException as failure:
+            self._interrupted(failure)
             raise
 
     def leave(self, phase: str = "away") -> None:
@@ -219,19 +231,15 @@ class Turn(BaseTurn):
 
     def acquire(self) -> None:
         """Wait until the turn begins. `Slice.acquire` has done it already."""
-        party = self._ground.party
-        if party:
-            party.start()
-            self._part.owner = weakref.ref(
-                self
-            )  # to be told of its loss; the companion ends it once it is gone
-            self._part.inbox = inbox = ThreadInbox()
-            try:
+        try:
+            if party := self._ground.party:
+                party.start()
+                self._part.owner, self._part.inbox = weakref.ref(self), (inbox := ThreadInbox())
                 party.store.drive(acquire(party.ledger, self._part), inbox)
-            except BaseException:
-                party.companion.wake()  # there may be a cancel to deliver
-                raise
-        self._begun()
+            self._begun()
+        except BaseException as failure:
+            self._interrupted(failure)
+            raise
 
     def _set_lost(self) -> None:
         self.lost.set()
@@ -263,19 +271,15 @@ class AsyncTurn(BaseTurn):
         if self._part.loss:
             self._held = False
             raise self._part.loss
-        given = self._to_give(slices)
-        party = self._ground.party
-        if party is None:
-            self._part.given_back += given
-            return 0
-        if party.foreign:
-            return 0
-        if party.evictor and not given:
-            await asyncio.to_thread(party.evictor.ask, self._part.kept, self._part.lane)
         try:
+            given = self._to_give(slices)
+            if (party := self._payee(given)) is None:
+                return 0
+            if party.evictor and not given:
+                await asyncio.to_thread(party.evictor.ask, self._part.kept, self._part.lane)
             return await party.async_store().drive(give_back(party.ledger, self._part, given))
-        except LeaseLost:
-            self.lost.set()
+        except BaseException as failure:
+            self._interrupted(failure)
             raise
 
     async def leave(self, phase: str = "away") -> None:
@@ -291,19 +295,15 @@ class AsyncTurn(BaseTurn):
 
     async def acquire(self) -> None:
         """Wait until the turn begins. `AsyncSlice.acquire` has done it already."""
-        party = self._ground.party
-        if party:
-            await party.start_async()
-            self._part.owner = weakref.ref(
-                self
-            )  # to be told of its loss; the companion ends it once it is gone
-            self._part.inbox = inbox = LoopInbox()
-            try:
+        try:
+            if party := self._ground.party:
+                await party.start_async()
+                self._part.owner, self._part.inbox = weakref.ref(self), (inbox := LoopInbox())
                 await party.async_store().drive(acquire(party.ledger, self._part), inbox)
-            except BaseException:
-                party.companion.wake()  # there may be a cancel to deliver
-                raise
-        self._begun()
+            self._begun()
+        except BaseException as failure:
+            self._interrupted(failure)
+            raise
 
     def _set_lost(self) -> None:
         try:

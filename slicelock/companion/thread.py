@@ -23,7 +23,7 @@ log = logging.getLogger("slicelock")
 
 SHORTEST_CALL_S = 0.05  # a call is given up in time to tell a holder that its lease has ended, but not before
 RESTART_S = 0.2
-STOP_S = 5.0
+STOP_S = 2.0
 
 
 class Companion:

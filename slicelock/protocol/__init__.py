@@ -3,7 +3,7 @@
 from slicelock.protocol.asking import acquire, register
 from slicelock.protocol.heartbeat import Beat, News, absorb, beat, lose, next_deadline, overdue
 from slicelock.protocol.ledger import Ledger, Part, Waker, Who, Wish
-from slicelock.protocol.turns import end_dropped, farewell, give_back
+from slicelock.protocol.turns import abandon, end_dropped, farewell, give_back
 
 __all__ = [
     "Beat",
@@ -13,6 +13,7 @@ __all__ = [
     "Waker",
     "Who",
     "Wish",
+    "abandon",
     "absorb",
     "acquire",
     "beat",

@@ -101,7 +101,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
                 raise
             reply, reason = AcquireReply("UNDECIDED"), str(failure)
         else:
-            reason = _standing(reply)
+            reason = _standing(reply, ledger.who.members)
         patience.tick((yield Now()))
         part.waited_s = patience.waited
         if reply.outcome == "HELD":
@@ -164,11 +164,11 @@ def _taken(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
     return 1.0
 
 
-def _standing(reply: AcquireReply) -> str:
+def _standing(reply: AcquireReply, members: int) -> str:
     """Where the request stands, in words."""
     match reply.outcome:
         case "GATHERING":
-            return f"{reply.missing} member(s) missing; here are {' '.join(reply.joined) or 'none'}"
+            return _missing(reply, members)
         case "QUEUED":
             return f"{reply.position} request(s) ahead; {reply.reason or 'about to start'}"
         case "SWITCHING":
@@ -177,6 +177,14 @@ def _standing(reply: AcquireReply) -> str:
             return f"another process ({reply.by}) is this member"
         case _:
             return reply.reason or reply.outcome.lower()
+
+
+def _missing(reply: AcquireReply, members: int) -> str:
+    """Who is missing: by name when members are called by their ranks, else by who is here."""
+    ranks = {str(rank) for rank in range(members)}
+    if ranks.issuperset(reply.joined):
+        return f"missing of {members} members: {' '.join(sorted(ranks - set(reply.joined), key=int))}"
+    return f"{reply.missing} of {members} members missing; here are {' '.join(reply.joined)}"
 
 
 def _log(part: Part, patience: _Patience, reason: str) -> None:

@@ -56,9 +56,17 @@ def end_dropped(ledger: Ledger) -> None:
             continue
         if part.fences:
             log.warning("the turn on %s was dropped without a yield; it is yielded now", named(part))
-            ledger.keep(ledger.give_back(part))
-        else:
-            ledger.give_up(part, "the acquire was abandoned")
+        abandon(ledger, part)
+
+
+def abandon(ledger: Ledger, part: Part) -> None:
+    """End a part that is still open: the companion yields or cancels it."""
+    if ledger.open_parts.get(part.lane) is not part:
+        return
+    if part.fences:
+        ledger.keep(ledger.give_back(part))
+    else:
+        ledger.give_up(part, "the acquire was abandoned")
 
 
 def farewell(ledger: Ledger) -> Flow[None]:
@@ -67,10 +75,7 @@ def farewell(ledger: Ledger) -> Flow[None]:
     Stops at the first call that fails: without Redis, agents and leases have to do it.
     """
     for part in list(ledger.open_parts.values()):
-        if part.fences:
-            ledger.keep(ledger.give_back(part))
-        else:
-            ledger.give_up(part, "the process ends")
+        abandon(ledger, part)
     for call in list(ledger.kept_calls):
         yield Call(call)
         ledger.delivered(call)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from slicelock.errors import StoreUnavailable
+from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
@@ -43,7 +43,7 @@ class AsyncStore:
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
         self._link: AsyncLink | None = None
-        self._checked = False
+        self._checked = self._closed = False
         self._lock = asyncio.Lock()
         self._cleaning: set[asyncio.Task[Any]] = set()
         self._guard: AsyncGenerator[None, None] | None = None
@@ -74,8 +74,9 @@ class AsyncStore:
             flow.close()
 
     async def aclose(self) -> None:
-        """Close the connection; the next call opens it again."""
+        """Close the connection for good: later calls raise StoreError."""
         async with self._lock:
+            self._closed = True
             await self._drop()
             guard, self._guard = self._guard, None
         if guard is not None:
@@ -133,6 +134,8 @@ class AsyncStore:
             raise
 
     async def _connect(self) -> AsyncLink:
+        if self._closed:
+            raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
         link = self._endpoint.async_link()
         try:
             async with asyncio.timeout(self._timeout):

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from slicelock.errors import StoreUnavailable
+from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
@@ -44,7 +44,7 @@ class Store:
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
         self._link = self._endpoint.link()
-        self._open = self._checked = False
+        self._open = self._checked = self._closed = False
         self._lock = threading.Lock()
 
     def run(self, command: Command[R], patience: float | None = None) -> R:
@@ -78,8 +78,9 @@ class Store:
             flow.close()
 
     def close(self) -> None:
-        """Close the connection; the next call opens it again."""
+        """Close the connection for good: later calls raise StoreError."""
         with self._lock:
+            self._closed = True
             self._drop()
 
     # ------------------------------------------------------------ steps
@@ -144,6 +145,8 @@ class Store:
                 return
 
     def _connect(self, patience: float | None) -> None:
+        if self._closed:
+            raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
         link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
         link.socket_timeout = link.socket_connect_timeout = limit
         try:

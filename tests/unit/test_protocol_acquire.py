@@ -294,8 +294,15 @@ class TestNumbers:
 
 
 def test_says_once_a_minute_why_it_waits(caplog: pytest.LogCaptureFixture) -> None:
-    gathering = AcquireReply("GATHERING", missing=1, joined=("0",))
+    gathering = AcquireReply("GATHERING", missing=2, joined=("1",))
     with caplog.at_level(logging.WARNING, "slicelock"):
-        ask(*[gathering] * 41, HELD)
+        ask(*[gathering] * 41, HELD, ledger=Ledger(who(members=3)))
     assert len(caplog.messages) == 2
-    assert "for 60 s: 1 member(s) missing; here are 0" in caplog.messages[0]
+    assert "for 60 s: missing of 3 members: 0 2" in caplog.messages[0]
+
+
+def test_names_those_who_are_here_when_members_have_names(caplog: pytest.LogCaptureFixture) -> None:
+    gathering = AcquireReply("GATHERING", missing=1, joined=("driver",))
+    with caplog.at_level(logging.WARNING, "slicelock"):
+        ask(*[gathering] * 21, HELD, ledger=Ledger(who(members=2)))
+    assert "1 of 2 members missing; here are driver" in caplog.messages[0]

@@ -1,0 +1,258 @@
+"""Connections, calls and messages on a real server, and what becomes of them when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from slicelock import errors, wire
+from slicelock.embedded import EmbeddedServer
+from slicelock.keys import Keys
+from slicelock.settings import StoreSettings
+from slicelock.steps import Call, Flow, Now, Pause, Wait
+from slicelock.store import REBUILT, AsyncStore, AsyncSubscription, Store, Subscription
+from tests.support.proxy import Fault, Proxy, script_call
+from tests.support.scripts import connect
+from tests.support.wait import wait_until
+
+DECLARE = wire.Declare("a", {})
+STATUS = wire.Status()
+
+
+def settings(url: str, pool: str, **facts: Any) -> StoreSettings:
+    return StoreSettings(redis_url=url, pool=pool, **facts)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def proxy(server: EmbeddedServer) -> Iterator[Proxy]:
+    with Proxy(server.url) as between:
+        yield between
+
+
+@pytest.fixture
+def store(proxy: Proxy, pool: str) -> Iterator[Store]:
+    made = Store(settings(proxy.url, pool, store_timeout=0.5))
+    yield made
+    made.close()
+
+
+def publish(server: EmbeddedServer, pool: str, text: str) -> int:
+    with connect(server.url) as client:
+        return client.publish(Keys(pool).run_channel("r1"), text)
+
+
+class TestCalls:
+    def test_answers_are_decoded(self, store: Store) -> None:
+        assert store.run(DECLARE).outcome == "OK"
+        assert [view["name"] for view in store.run(STATUS).picture["slices"]] == ["a"]
+
+    def test_a_flushed_script_is_sent_again(self, store: Store, server: EmbeddedServer) -> None:
+        store.run(DECLARE)
+        with connect(server.url) as admin:
+            admin.script_flush()
+        assert store.run(DECLARE).outcome == "OK"
+
+    @pytest.mark.parametrize("fault", [Fault.LOSE_CALL, Fault.LOSE_REPLY, Fault.SWALLOW_REPLY])
+    def test_a_lost_reply_is_undecided_and_not_repeated(
+        self, store: Store, proxy: Proxy, fault: Fault
+    ) -> None:
+        store.run(DECLARE)
+        before = proxy.calls["EVALSHA"]
+        proxy.fault(fault, script_call("declare"))
+        with pytest.raises(errors.StoreTimeout):
+            store.run(DECLARE)
+        assert proxy.calls["EVALSHA"] == before + 1
+        assert store.run(DECLARE).outcome == "OK"
+
+    def test_a_refused_connection_means_that_nothing_was_done(self, store: Store, proxy: Proxy) -> None:
+        proxy.refuse()
+        with pytest.raises(errors.StoreUnavailable, match="cannot be reached"):
+            store.run(DECLARE)
+        proxy.accept()
+        assert store.run(DECLARE).outcome == "OK"
+
+    def test_a_connection_that_was_closed_meanwhile_is_made_anew(self, store: Store, proxy: Proxy) -> None:
+        store.run(DECLARE)
+        proxy.cut()
+        with pytest.raises(errors.StoreTimeout):
+            for _ in range(2):  # TCP takes the first call, and says only then that nobody is there
+                store.run(DECLARE)
+        assert store.run(DECLARE).outcome == "OK"
+
+    def test_patience_shortens_a_call(self, store: Store, proxy: Proxy) -> None:
+        store.run(DECLARE)
+        proxy.fault(Fault.SWALLOW_REPLY)
+        begun = time.monotonic()
+        with pytest.raises(errors.StoreTimeout):
+            store.run(DECLARE, 0.1)
+        assert time.monotonic() - begun < 0.4
+
+    def test_patience_ends_before_a_call_that_others_hold_up(self, store: Store, proxy: Proxy) -> None:
+        store.run(DECLARE)
+        proxy.fault(Fault.SWALLOW_REPLY)
+        failures: list[BaseException] = []
+
+        def slow() -> None:
+            try:
+                store.run(DECLARE)
+            except errors.StoreTimeout as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=slow)
+        thread.start()
+        wait_until(lambda: proxy.hits == 1)
+        with pytest.raises(errors.StoreUnavailable, match="was not made"):
+            store.run(DECLARE, 0.05)
+        thread.join()
+        assert failures
+
+    def test_a_patient_connection_keeps_its_own_timeout(self, store: Store, proxy: Proxy) -> None:
+        store.run(DECLARE, 0.3)
+        proxy.delay_s = 0.2  # each way: longer than the patience was, shorter than the timeout
+        assert store.run(DECLARE).outcome == "OK"
+
+    def test_a_closed_store_says_so(self, proxy: Proxy, pool: str) -> None:
+        store = Store(settings(proxy.url, pool))
+        store.run(DECLARE)
+        store.close()
+        with pytest.raises(errors.StoreError, match="was closed"):
+            store.run(DECLARE)
+
+    async def test_the_same_for_an_event_loop(self, server: EmbeddedServer, proxy: Proxy, pool: str) -> None:
+        store = AsyncStore(settings(proxy.url, pool, store_timeout=0.5))
+        assert (await store.run(DECLARE)).outcome == "OK"
+        proxy.fault(Fault.SWALLOW_REPLY)
+        with pytest.raises(errors.StoreTimeout):
+            await store.run(DECLARE)
+        with connect(server.url) as admin:
+            admin.script_flush()
+        assert (await store.run(DECLARE)).outcome == "OK"
+        await asyncio.to_thread(proxy.refuse)
+        with pytest.raises(errors.StoreError):
+            await store.run(DECLARE)
+        with pytest.raises(errors.StoreUnavailable, match="cannot be reached"):
+            await store.run(DECLARE)
+        await asyncio.to_thread(proxy.accept)
+        assert (await store.run(DECLARE)).outcome == "OK"
+        await store.aclose()
+        with pytest.raises(errors.StoreError, match="was closed"):
+            await store.run(DECLARE)
+
+    async def test_a_cancelled_call_mixes_up_no_replies(self, proxy: Proxy, pool: str) -> None:
+        store = AsyncStore(settings(proxy.url, pool))
+        await store.run(DECLARE)
+        for _ in range(50):
+            task = asyncio.create_task(store.run(STATUS))
+            await asyncio.sleep(0.0005)
+            task.cancel()
+            reply = await store.run(DECLARE)
+            assert isinstance(reply, wire.DeclareReply)
+            await asyncio.gather(task, return_exceptions=True)
+        await store.aclose()
+
+
+def steps() -> Flow[list[Any]]:
+    """A flow that takes every kind of step."""
+    begun = yield Now()
+    reply = yield Call(STATUS)
+    yield Pause(0.01)
+    waited = yield Wait(0.01)
+    return [reply.outcome, waited, (yield Now()) - begun >= 0.02]
+
+
+class TestFlows:
+    def test_steps_are_taken(self, store: Store) -> None:
+        assert store.drive(steps()) == ["OK", None, True]
+
+    async def test_steps_are_taken_in_an_event_loop(self, proxy: Proxy, pool: str) -> None:
+        store = AsyncStore(settings(proxy.url, pool))
+        assert await store.drive(steps()) == ["OK", None, True]
+        await store.aclose()
+
+    def test_failures_are_thrown_into_the_flow(self, store: Store, proxy: Proxy) -> None:
+        proxy.refuse()
+
+        def flow() -> Flow[str]:
+            try:
+                yield Call(STATUS)
+            except errors.StoreUnavailable:
+                return "told"
+            return "not told"
+
+        assert store.drive(flow()) == "told"
+        proxy.accept()
+
+
+class TestMessages:
+    def test_are_heard_after_open(self, server: EmbeddedServer, pool: str) -> None:
+        subscription = Subscription(settings(server.url, pool), [Keys(pool).run_channel("r1")])
+        assert not subscription.is_open
+        subscription.open()
+        assert publish(server, pool, "held r1/main/3") == 1
+        [hint] = subscription.listen(2.0)
+        assert (hint.verb, hint.what) == ("held", "r1/main/3")
+        assert subscription.listen(0.01) == []
+        subscription.close()
+
+    def test_a_wake_ends_the_listening(self, server: EmbeddedServer, pool: str) -> None:
+        subscription = Subscription(settings(server.url, pool), ["c"])
+        subscription.wake()
+        begun = time.monotonic()
+        assert subscription.listen(5.0) == []
+        assert time.monotonic() - begun < 1.0
+        subscription.close()
+        subscription.wake()  # after its end it does nothing
+
+    def test_a_silent_server_is_noticed(self, proxy: Proxy, pool: str) -> None:
+        subscription = Subscription(settings(proxy.url, pool), ["c"], watchdog_s=0.3)
+        subscription.open()
+        assert subscription.listen(0.6) == []  # a PING was answered meanwhile
+        proxy.stall()
+        with pytest.raises(errors.StoreTimeout, match="silent"):
+            subscription.listen(5.0)
+        assert not subscription.is_open
+        proxy.accept()
+        subscription.open()
+        subscription.close()
+
+    def test_a_cut_connection_is_noticed_at_once(self, proxy: Proxy, pool: str) -> None:
+        subscription = Subscription(settings(proxy.url, pool), ["c"])
+        subscription.open()
+        proxy.cut()
+        begun = time.monotonic()
+        with pytest.raises(errors.StoreTimeout):
+            subscription.listen(5.0)
+        assert time.monotonic() - begun < 1.0
+        subscription.close()
+
+    async def test_an_event_loop_hears_them_and_is_told_of_a_new_connection(
+        self, server: EmbeddedServer, proxy: Proxy, pool: str
+    ) -> None:
+        subscription = AsyncSubscription(settings(proxy.url, pool), [Keys(pool).run_channel("r1")])
+        await subscription.open()
+        await asyncio.to_thread(publish, server, pool, "command")
+        hint = await subscription.get(2.0)
+        assert hint
+        assert (hint.verb, hint.what) == ("command", "")
+        assert await subscription.get(0.01) is None
+        await asyncio.to_thread(proxy.cut)
+        hint = await subscription.get(5.0)
+        assert hint
+        assert hint.verb == REBUILT
+        await subscription.aclose()
+
+    async def test_an_event_loop_notices_a_silent_server(self, proxy: Proxy, pool: str) -> None:
+        subscription = AsyncSubscription(settings(proxy.url, pool, store_timeout=0.3), ["c"], watchdog_s=0.3)
+        await subscription.open()
+        await asyncio.to_thread(proxy.stall)
+        assert await subscription.get(0.8) is None
+        await asyncio.to_thread(proxy.accept)
+        hint = await subscription.get(5.0)
+        assert hint
+        assert hint.verb == REBUILT
+        await subscription.aclose()
