@@ -33,6 +33,7 @@ FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
 """After a turn in which it did not, it is not asked for so long; doubled each time."""
 LEASE_MS, WAIT_MS = 60_000, 15_000
 MEMBER = "agent"
+WAITING = frozenset({"QUEUED", "SWITCHING", "GATHERING"})
 
 
 class Runner(Protocol):
@@ -127,6 +128,9 @@ class Advocate:
             return False
         try:
             reply = await self._ask(plea)
+            if reply.outcome == "ENDED" and not plea.held_at and reply.newest >= plea.k:
+                plea.k = reply.newest + 1  # an earlier turn, perhaps of an agent that has died since
+                reply = await self._ask(plea)
         except StoreError:
             raise
         except SlicelockError as failure:
@@ -152,30 +156,29 @@ class Advocate:
         )
 
     def _heed(self, plea: Plea, reply: AcquireReply) -> bool:
-        match reply.outcome:
-            case "HELD":
-                plea.held_at = plea.held_at or self.clock()
-                self.registry.tell_again(plea.run)
-            case "ENDED" if not plea.held_at and reply.newest >= plea.k:
-                plea.k = reply.newest + 1
-            case "QUEUED" | "SWITCHING" | "GATHERING":
-                pass
-            case _:
-                return False
-        return True
+        if reply.outcome == "HELD":
+            plea.held_at = plea.held_at or self.clock()
+            return True
+        if reply.outcome in WAITING:
+            return True
+        self._put_off(plea.run)
+        return False
 
     async def _end(self, plea: Plea, breathes: bool) -> None:
-        rest = self._rest(plea.run)
         if breathes:
             self._rests.pop(plea.run, None)
             log.info("run %s goes on", plea.run)
         else:
-            rest.until, rest.pause = self.clock() + rest.pause, min(rest.pause * 2, LONGEST_REST_S)
+            self._put_off(plea.run)
             log.warning("run %s does not go on even with its GPU; it gets no turn for a while", plea.run)
         if plea.held_at:
             await self.store.run(Yield(plea.run, self.lane, plea.k, MEMBER))
         else:
             await self.store.run(Cancel(plea.run, plea.job, self.lane, plea.k, "the run goes on by itself"))
+
+    def _put_off(self, run: str) -> None:
+        rest = self._rest(run)
+        rest.until, rest.pause = self.clock() + rest.pause, min(rest.pause * 2, LONGEST_REST_S)
 
     def _rest(self, run: str) -> Rest:
         return self._rests.setdefault(run, Rest())
