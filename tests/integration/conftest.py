@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
 from tests.support.proxy import Proxy
+from tests.support.scripts import Scripts, connect
 from tests.support.sides import SIDES, Side
+from tests.support.stage import AgentStage
 
 
 @pytest.fixture(params=sorted(SIDES))
@@ -51,3 +54,24 @@ def parties() -> Iterator[None]:
     """Parties that a test makes by the environment are closed."""
     yield
     close_all()
+
+
+@pytest.fixture
+def agents(server: EmbeddedServer, pool: str, tmp_path: Path) -> Iterator[AgentStage]:
+    """A pool whose agents the test starts, and runs with real processes that it speaks for."""
+    with connect(server.url) as client:
+        made = AgentStage(Scripts(client, pool, clock=False), server.url, tmp_path)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def own_agents(
+    own_server: Callable[..., EmbeddedServer], tmp_path: Path
+) -> Iterator[tuple[AgentStage, EmbeddedServer]]:
+    """As `agents`, with a server that the test may stop, kill and start again."""
+    server = own_server(appendonly=True)
+    with connect(server.url) as client:
+        made = AgentStage(Scripts(client, "p", clock=False), server.url, tmp_path)
+        yield made, server
+        made.close()

@@ -1,0 +1,146 @@
+"""Starting an agent: what it serves, what it refuses and why, and that a refusal leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slicelock.embedded import EmbeddedServer
+from tests.support.scripts import Scripts, connect
+from tests.support.stage import AgentStage
+
+
+def test_it_says_what_it_serves(agents: AgentStage) -> None:
+    agents.agent(slices={"s": "sim:d", "t": "sim:e,sim:f"})
+    assert {one.name: dict(one.nodes) for one in agents.world.picture().slices} == {
+        "s": {"n1": ("sim:d",)},
+        "t": {"n1": ("sim:e", "sim:f")},
+    }
+
+
+def test_a_slice_may_be_declared_already_with_several_nodes(agents: AgentStage) -> None:
+    agents.declare("s", {"n1": ["sim:d"], "other": ["sim:x"]}, fallback="hooks")
+    agents.agent()
+    assert set(agents.slice().nodes) == {"n1", "other"}
+    assert agents.slice().settings == {"fallback": "hooks"}
+
+
+def test_devices_of_a_free_slice_may_change(agents: AgentStage) -> None:
+    agents.agent().stop()
+    agents.agent(slices={"s": "sim:e"})
+    assert agents.slice().nodes == {"n1": ("sim:e",)}
+
+
+def left_behind(agents: AgentStage) -> list[str]:
+    return sorted(str(path.relative_to(agents.folder)) for path in agents.folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("slices", "declared", "code", "says"),
+    [
+        (["s=tpu:0"], {}, 1, "no backend here can move state on device 'tpu:0'"),
+        (["s=sim:d", "t=tpu:1"], {}, 1, "no backend here can move state on device 'tpu:1'"),
+        (["s"], {}, 3, "names no devices"),
+        ([], {}, 3, "no slice to serve"),
+        (["s=sim:d"], {"s": {}}, 3, "Slice s is declared without nodes"),
+        (["s=sim:d"], {"s": {"n2": ["sim:d"]}}, 3, "Slice s is declared for n2, not for node n1"),
+        (
+            ["s=sim:d"],
+            {"s": {"n1": ["sim:e"], "n2": ["sim:e"]}},
+            3,
+            "Slice s is declared with sim:e on node n1",
+        ),
+        (["s=sim:d"], {"t": {"n1": ["sim:d"]}}, 3, "sim:d of node n1 is in slice t"),
+    ],
+)
+def test_an_agent_that_cannot_serve_says_why_and_leaves_nothing(
+    agents: AgentStage, slices: list[str], declared: dict[str, dict[str, list[str]]], code: int, says: str
+) -> None:
+    for name, nodes in declared.items():
+        agents.declare(name, nodes)
+    before = agents.world.dump()
+    options = [word for text in slices for word in ("--slice", text)]
+    exit_code, said = agents.try_agent(*options)
+    assert (exit_code, len(said.splitlines())) == (code, 1), said
+    assert says in said
+    assert "Traceback" not in said
+    assert left_behind(agents) == []
+    assert agents.world.dump() == before
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "says"),
+    [
+        ({"redis_url": "redis://127.0.0.1:1"}, 4, "cannot be reached"),
+        ({"redis_url": ""}, 3, "SLICELOCK_REDIS_URL is not set"),
+        ({"redis_url": "http://x"}, 3, "is not a Redis URL"),
+        ({"node": "bad name"}, 3, "'bad name' is not allowed"),
+        ({"fallback": "magic"}, 3, "SLICELOCK_FALLBACK"),
+        ({"beat": "0.3", "silent": "0.4"}, 3, "must be at most half of"),
+        ({"state_dir": "/proc/nothing"}, 3, "--state-dir"),
+        ({"sim_dir": "/proc/nothing"}, 3, "Device sim:d cannot be held"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(
+    agents: AgentStage, facts: dict[str, str], code: int, says: str
+) -> None:
+    exit_code, said = agents.try_agent("--slice", "s=sim:d", **facts)
+    assert (exit_code, len(said.splitlines())) == (code, 1), said
+    assert says in said
+    assert left_behind(agents) == []
+
+
+def test_another_schema_is_named(agents: AgentStage) -> None:
+    agents.world.client.hset(agents.world.keys.meta, "schema", "99")
+    exit_code, said = agents.try_agent("--slice", "s=sim:d")
+    assert exit_code == 4
+    assert "schema 99" in said
+    assert left_behind(agents) == []
+
+
+def test_a_wrong_password_is_named_and_not_shown(
+    own_server: Callable[..., EmbeddedServer], tmp_path: Path
+) -> None:
+    server = own_server(options={"requirepass": "right"})
+    with connect(server.url.replace("unix://", "unix://:right@")) as client:
+        agents = AgentStage(
+            Scripts(client, "p", clock=False), server.url.replace("unix://", "unix://:wrong@"), tmp_path
+        )
+        exit_code, said = agents.try_agent("--slice", "s=sim:d")
+    assert exit_code == 3
+    assert "password" in said
+    assert "wrong" not in said
+
+
+def test_a_device_belongs_to_one_slice_over_all_pools(
+    agents: AgentStage, make_pool: Callable[[], str]
+) -> None:
+    agents.agent()
+    exit_code, said = agents.try_agent(
+        "--slice", "u=sim:d", pool=make_pool(), state_dir=str(agents.folder / "other")
+    )
+    assert exit_code == 3
+    assert f"pool {agents.world.keys.pool}, slice s" in said
+
+
+def test_a_node_has_one_agent(agents: AgentStage) -> None:
+    agents.agent()
+    exit_code, said = agents.try_agent("--slice", "t=sim:e")
+    assert exit_code == 3
+    assert "Another agent (process" in said
+
+
+def test_a_restarted_agent_waits_for_redis(own_agents: tuple[AgentStage, EmbeddedServer]) -> None:
+    agents, server = own_agents
+    agents.agent().stop()
+    server.stop()
+    with agents.start_agent("--slice", "s=sim:d") as agent:
+        assert agent.stderr is not None
+        assert b"Waiting for it." in agent.stderr.readline()
+        server.start()
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"slicelock-agent ready: node n1 slices s\n"
+        agents.run("a").take("s")
+        agent.terminate()

@@ -1,0 +1,158 @@
+"""Switches whose steps fail: undone, tried again, reported with the reason. No Redis."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from slicelock_agent.admission import HostBudget
+from slicelock_agent.backends.base import Report, Subject, Truth
+from slicelock_agent.backends.sim import SimBackend
+
+from tests.support.rig import Rig
+
+A = b"state of a" * 2000
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with Rig(tmp_path) as made:
+        await made.idle()
+        yield made
+
+
+class Faulty(SimBackend):
+    """Fails as told: `save_fails` and `restore_fails` count down."""
+
+    save_fails = restore_fails = 0
+    truth: Truth | None = None
+    calls: tuple[str, ...] = ()
+
+    async def lock(self, subject: Subject, deadline: float) -> Report:
+        self.calls += ("lock",)
+        return await super().lock(subject, deadline)
+
+    async def save(self, subject: Subject, deadline: float) -> Report:
+        self.calls += ("save",)
+        if self.save_fails:
+            self.save_fails -= 1
+            return Report(failures={"sim:d": "no luck"})
+        return await super().save(subject, deadline)
+
+    async def restore(self, subject: Subject, deadline: float) -> Report:
+        self.calls += ("restore",)
+        if self.restore_fails:
+            self.restore_fails -= 1
+            return Report(failures={"sim:d": "no luck"})
+        return await super().restore(subject, deadline)
+
+    async def unlock(self, subject: Subject, deadline: float) -> Report:
+        self.calls += ("unlock",)
+        return await super().unlock(subject, deadline)
+
+    async def observe(self, subject: Subject, deadline: float) -> Truth:
+        return self.truth or await super().observe(subject, deadline)
+
+
+@pytest.fixture
+async def faulty(tmp_path: Path) -> AsyncIterator[tuple[Rig, Faulty]]:
+    async with Rig(tmp_path, backend=Faulty) as made:
+        await made.turn("a", 10)
+        made.write(A)
+        assert isinstance(made.accelerator, Faulty)
+        yield made, made.accelerator
+
+
+async def test_a_failed_save_is_undone_and_tried_again_by_the_next_switch(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    backend.save_fails = 1
+    result = await rig.turn("b", 20)
+    assert (result.what, result.run) == ("evict", "a")
+    assert "no luck" in result.reason
+    assert backend.calls == ("lock", "save", "unlock")
+    assert (rig.states(), rig.images(), rig.read(len(A))) == ({"a": "loaded"}, [], A)
+    assert (await rig.turn("b", 30)).outcome == "READY"
+    await rig.turn("a", 40)
+    assert rig.read(len(A)) == A
+
+
+async def test_a_save_that_says_it_failed_but_did_not(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    backend.save_fails, backend.truth = 1, Truth.SAVED
+    rig.empty()
+    rig.accelerator.used = lambda devices: len(A) if backend.calls == () else 0  # type: ignore[method-assign]
+    assert (await rig.turn("b", 20)).outcome == "READY"
+    assert rig.states()["a"] == "saved"
+
+
+async def test_a_failed_restore_is_repeated_once(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    backend.restore_fails = 1
+    assert (await rig.turn("a", 30)).outcome == "READY"
+    assert rig.read(len(A)) == A
+
+
+async def test_an_impossible_restore_loses_the_run_and_the_next_one_starts(
+    faulty: tuple[Rig, Faulty],
+) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    backend.restore_fails = 2
+    result = await rig.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "restore", "a")
+    assert (rig.states(), rig.images()) == ({"a": "lost"}, [])
+    assert (await rig.turn("c", 40)).outcome == "READY"
+    refused = await rig.turn("a", 50)
+    assert (refused.what, refused.reason) == ("refused", "the run's state here is lost")
+
+
+async def test_what_cannot_be_found_out_is_poisoned_and_only_killed(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    backend.save_fails, backend.truth = 1, Truth.UNKNOWN
+    await rig.turn("b", 20)
+    await rig.idle()
+    assert rig.states() == {"a": "poisoned"}
+    result = await rig.turn("b", 30)
+    assert "can neither be saved nor brought back" in result.reason
+    assert rig.switcher.shown()["loaded"] == ["a"]
+    rig.registry.dead_runs.add("a")
+    assert (await rig.turn("b", 40)).outcome == "READY"
+
+
+async def test_a_verb_that_raises_ends_the_switch_with_its_reason(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+
+    async def explode(subject: Subject, deadline: float) -> Report:
+        raise RuntimeError("the driver is gone")
+
+    backend.save = explode  # type: ignore[method-assign]
+    result = await rig.turn("b", 20)
+    assert result.reason == "evict failed: the driver is gone"
+    await rig.idle()
+    assert rig.states() == {"a": "loaded"}
+
+
+async def test_host_memory_is_asked_for_before_anything_is_locked(tmp_path: Path) -> None:
+    async with Rig(tmp_path, backend=Faulty, budget=HostBudget(lambda: (1 << 34, 1 << 30))) as rig:
+        await rig.turn("a", 10)
+        rig.write(A)
+        result = await rig.turn("b", 20)
+        assert "host memory does not suffice" in result.reason
+        assert isinstance(rig.accelerator, Faulty)
+        assert rig.accelerator.calls == ()
+        assert rig.states() == {"a": "loaded"}
+
+
+async def test_what_was_written_outside_any_turn_is_wiped(rig: Rig) -> None:
+    rig.write(A)
+    assert (await rig.turn("b", 20)).outcome == "READY"
+    assert rig.used() == 0
+
+
+async def test_a_journal_that_cannot_be_written_admits_nobody(rig: Rig) -> None:
+    rig.book._db.execute("PRAGMA query_only = ON")
+    result = await rig.turn("a", 10)
+    assert (result.outcome, result.what) == ("FAILED", "refused")
+    assert "cannot be written" in result.reason
+    assert rig.admitted is None
+    assert rig.accelerator.found(rig.devices) == ("", 0)
