@@ -104,6 +104,21 @@ def test_hook_commands_go_to_the_process_and_answers_come_back(world: World, n1:
     assert (int(seen["bytes"]), float(seen["seconds"])) == (1 << 40, 0.5)
 
 
+def test_every_agent_hears_of_commands_and_answers(world: World, n1: Agent, n2: Agent) -> None:
+    """One process at a time obeys one agent: the others must see that it is taken."""
+    r1 = world.member("r1")
+    r1.register("b")
+    n2.known = {"r1": 0}
+    n2.known = {"r1": n2.beat().runs["r1"]["rev"]}
+    n1.beat(commands=[command("r1", r1.process)])
+    told = n2.beat().runs["r1"]
+    assert int(told["processes"][r1.process]["command"]["n"]) == N
+    n2.known = {"r1": told["rev"]}
+    assert n2.beat().runs in ({}, [])
+    r1.renew(done=0, answers=[answer()])
+    assert "answer" in n2.beat().runs["r1"]["processes"][r1.process]
+
+
 def test_an_agent_sees_which_command_is_pending(world: World, n1: Agent) -> None:
     """Its successor after a restart goes on from there."""
     r1 = world.member("r1")

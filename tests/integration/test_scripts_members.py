@@ -155,6 +155,7 @@ def test_a_member_that_has_yielded_need_not_be_heard_of(world: World, pair: tupl
     m0, m1 = pair
     hold(pair, "a")
     m0.yield_()
+    m0.again()  # its own late repetition
     for _ in range(2 * LEASE_MS // 4_000):
         world.scripts.advance(4_000)
         assert m1.beats()["state"] == "held"

@@ -100,7 +100,11 @@ def test_agentless_and_agented_slices_in_one_turn(world: World, n1: Agent) -> No
     r1 = world.member("r1")
     assert r1.ask("a", "plain").outcome == "SWITCHING"
     n1.serve()
-    assert set(r1.again().fences) == {"a", "plain"}
+    reply = r1.again()
+    assert set(reply.fences) == {"a", "plain"}
+    assert reply.agentless, "the lease alone guards a part of it"
+    r1.yield_("plain")
+    assert not r1.again().agentless
 
 
 def test_stale_reports_change_nothing(world: World, n1: Agent, n2: Agent) -> None:

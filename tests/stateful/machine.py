@@ -42,6 +42,7 @@ class Base(RuleBasedStateMachine):
         self.late: list[wire.Command] = []
         self.hold_next = False
         self.launches = 0
+        self.told: dict[str, tuple[int, str]] = {}
         self.failed_over_at = -HOUR_MS
 
     @property
@@ -84,8 +85,14 @@ class Base(RuleBasedStateMachine):
             self.check_admitted(member)
 
     def check_admitted(self, member: Member) -> None:
-        """Who is told HELD: every node has admitted its run under that fence, or by now a later one."""
+        """Who is told HELD: its fences are new, and all nodes have admitted its run under them (or more since)."""
         for name, fence in member.fences.items():
+            if SLICES[name]:
+                top, by = self.told.get(name, (0, ""))
+                assert fence > top or (fence, member.id) == (top, by), (
+                    f"{member.id} has {name} under {fence} after {by}"
+                )
+                self.told[name] = fence, member.id
             for node in SLICES[name]:
                 shown = self.nodes[node].shown[name]
                 fine = (shown.run, shown.fence) == (member.run, fence) or shown.top > fence or not shown.run

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 from slicelock import wire
+from slicelock.states import TRANSITIONS, RequestState
 from tests.stateful.observed import difference, of_reference
 from tests.stateful.rules import Answer, Reference
 from tests.support import invariants
@@ -23,6 +25,7 @@ class Pair:
         self.seen: Seen = {}
         self.lives = 1
         self._floor: dict[str, int] = {}
+        self._states: dict[str, RequestState] = {}
 
     def run(self, command: wire.Command) -> wire.Reply:
         """Run a command on both, and compare the answers and what is stored afterwards."""
@@ -49,6 +52,7 @@ class Pair:
             self.scripts.restore(backup)
             self.reference = copy.deepcopy(reference)
             self._floor.clear()
+            self._states.clear()
         self.lives += 1
         self.scripts.new_run_id(f"life{self.lives}")
 
@@ -58,9 +62,23 @@ class Pair:
         for name, s in self.seen["slices"].items():
             assert s["fence"] >= self._floor.get(name, 0), f"the fence of {name} fell"
             self._floor[name] = s["fence"]
+        for name, request in self.seen["requests"].items():
+            new = RequestState(request["state"])
+            old = self._states.get(name, new)
+            assert new in _reachable(old), f"{name} went from {old} to {new}"
+            self._states[name] = new
         for request in self.reference.requests.values():
             if request.state == "queued":
                 assert not self.reference.startable(request), f"{request.id} could start and waits"
+
+
+@cache
+def _reachable(state: RequestState) -> set[RequestState]:
+    """The states that one script may bring a request to: several steps of the chart, or none."""
+    found = {state}
+    while more := {RequestState(new) for old in found for new in TRANSITIONS[RequestState][old]} - found:
+        found |= more
+    return found
 
 
 def _told(reply: wire.Reply, answer: Answer) -> Answer:
