@@ -47,12 +47,13 @@ class Result:
     run: str
     what: str = ""
     reason: str = ""
+    moved: bool = False
     bytes: int = 0
     seconds: float = 0.0
 
     def told(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in self.__slots__}
-        return {**facts, "moved": self.bytes > 0, "seconds": round(self.seconds, 6)}
+        return {**facts, "seconds": round(self.seconds, 6)}
 
 
 class Switcher:
@@ -63,7 +64,7 @@ class Switcher:
         self._tell, self._post = tell, post
         self._said: Result | None = None
         self._look, self._recalled = asyncio.Event(), asyncio.Event()
-        self._bytes, self._begun = 0, 0.0
+        self._moved, self._bytes, self._begun = False, 0, 0.0
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
         self._at_work = REST
@@ -77,7 +78,7 @@ class Switcher:
         `again`: say the switch's result once more if it is still asked for, in case Redis has forgotten it.
         """
         if wanted.turn != self.wanted.turn:
-            self._said, self._bytes, self._begun = None, 0, time.monotonic()
+            self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
         self.wanted = wanted
         if self.doing:
             if self._is_recalled():
@@ -277,10 +278,17 @@ class Switcher:
 
     def _settle(self, action: Action, outcome: Outcome) -> None:
         self._bytes += outcome.bytes
+        self._moved |= outcome.bytes > 0 or (outcome.free and self._was_moved(action))
         if outcome.kept:
             self._fail(Step.EVICT, "", outcome.reason)
         elif not outcome.free and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
+
+    def _was_moved(self, action: Action) -> bool:
+        """Whether a step moved state although nobody counted bytes, as hooks may not."""
+        stay = self.at.page.stays.get(action.run)
+        left = action.step is Step.EVICT and stay is not None and stay.state is RunState.SAVED
+        return left or action.step is Step.RELOAD
 
     # ------------------------------------------------------------ deciding and telling
 
@@ -311,7 +319,8 @@ class Switcher:
         if not self.wanted.asks:
             return  # the request has ended, or the slice settles and it will be asked for again
         seconds = time.monotonic() - self._begun
-        self._said = Result(self.at.name, self.wanted.fence, outcome, run, what, reason, self._bytes, seconds)
+        facts = (self.at.name, self.wanted.fence, outcome, run, what, reason)
+        self._said = Result(*facts, self._moved, self._bytes, seconds)
         self._tell(self._said)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:

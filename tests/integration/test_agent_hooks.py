@@ -127,7 +127,7 @@ def test_the_clients_hooks_do_as_the_agent_says(agents: AgentStage) -> None:
         assert turn(b) == "held True"
         assert turn(a) == "offload"
         assert a.stdout
-        assert [a.stdout.readline().strip() for _ in range(2)] == ["reload", "held False"]
+        assert [a.stdout.readline().strip() for _ in range(2)] == ["reload", "held True"]
         for one in (a, b):
             assert one.stdin
             one.stdin.close()
