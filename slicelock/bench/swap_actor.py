@@ -19,7 +19,7 @@ from slicelock.bench import swap_floor
 from slicelock.bench.swap_tensors import checksum, tensors_like_a_transformer
 from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.hooks import MemorySaver, TorchOffload
-from slicelock.hooks.torch_offload.device import CudaMachine
+from slicelock.hooks.torch_offload.device import CudaMachine, key_of
 from slicelock.hooks.torch_offload.torch_module import load_torch
 
 Facts = dict[str, Any]
@@ -50,7 +50,7 @@ class Player:
         properties = cuda.get_device_properties(0)
         return {
             "device": properties.name,
-            "key": str(getattr(properties, "uuid", "")) or "cuda:0",
+            "key": key_of(self.torch, 0),
             "torch": self.torch.__version__,
             "cuda": self.torch.version.cuda,
             "free": int(free),

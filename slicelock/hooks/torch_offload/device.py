@@ -112,8 +112,7 @@ class CudaDevice:
     def __init__(self, torch: Any, driver: Driver, index: int) -> None:
         self.name = f"cuda:{index}"
         self._torch, self._driver, self._index = torch, driver, index
-        facts = torch.cuda.get_device_properties(index)
-        self.key = str(getattr(facts, "uuid", "")) or self.name
+        self.key = key_of(torch, index)
         with self.entered():
             self._stream = torch.cuda.Stream(device=index)
         self._handle = int(self._stream.cuda_stream)
@@ -221,6 +220,12 @@ class CudaMachine:
                 f"torch allocates device memory through {backend!r}, which TorchOffload cannot release.",
                 advice="Use torch's own allocator (no `backend:` in PYTORCH_CUDA_ALLOC_CONF).",
             )
+
+
+def key_of(torch: Any, index: int) -> str:
+    """The GPU's UUID as NVML writes it; its index where torch does not tell (before 2.4)."""
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
+    return f"GPU-{str(uuid).removeprefix('GPU-')}" if uuid else f"cuda:{index}"
 
 
 def _node_of(facts: Any) -> int | None:

@@ -12,11 +12,12 @@ from tests.support.torch_machine import HostMachine
 
 torch = pytest.importorskip("torch")
 
+SIZE = 2 << 20  # more than what is allocated together
+COUNT = SIZE // 4
+
 
 def tensors_in_chunks(count: int = 6) -> list[Any]:
-    return [
-        torch.full((16 << 10,), float(number)) for number in range(count)
-    ]  # 64 KiB each: a chunk of its own
+    return [torch.full((COUNT,), float(number)) for number in range(count)]  # each a chunk of its own
 
 
 def failing_at(what: str, number: int) -> Any:
@@ -31,7 +32,7 @@ def failing_at(what: str, number: int) -> Any:
 
 
 def intact(tensors: list[Any]) -> bool:
-    return all(torch.equal(one, torch.full((16 << 10,), float(number))) for number, one in enumerate(tensors))
+    return all(torch.equal(one, torch.full((COUNT,), float(number))) for number, one in enumerate(tensors))
 
 
 @pytest.mark.parametrize(("what", "number"), [("wait", 3), ("give_back", 1), ("wait", 6)])
@@ -44,7 +45,7 @@ def test_a_failing_offload_brings_back_what_had_left(
     with pytest.raises(SnapshotFailed, match=f"half-way: {what} {number} What had been offloaded is back"):
         hook.offload()
     assert intact(tensors)
-    assert hook.offload() == 6 * 64 << 10
+    assert hook.offload() == 6 * SIZE
     hook.reload()
     assert intact(tensors)
 
@@ -78,14 +79,14 @@ def test_what_cannot_be_brought_back_is_said_and_comes_with_the_next_reload(
 
     device.fail = fail
     with pytest.raises(
-        SnapshotFailed, match=r"fell off the bus 0.125 MiB could not be brought back.*until a reload"
+        SnapshotFailed, match=r"fell off the bus 4 MiB could not be brought back.*until a reload"
     ):
         hook.offload()
     stayed = [number for number, one in enumerate(tensors) if one.untyped_storage().nbytes()]
     assert len(stayed) == 4
-    assert all(torch.equal(tensors[number], torch.full((16 << 10,), float(number))) for number in stayed)
+    assert all(torch.equal(tensors[number], torch.full((COUNT,), float(number))) for number in stayed)
     device.free, device.fail = 1 << 40, lambda _what: None
-    assert hook.reload() == 2 * 64 << 10
+    assert hook.reload() == 2 * SIZE
     assert intact(tensors)
 
 
@@ -100,7 +101,7 @@ def test_a_failing_reload_leaves_all_of_it_in_host_memory(
     with pytest.raises(OSError, match=what):
         hook.reload()
     assert all(one.untyped_storage().nbytes() == 0 for one in tensors)
-    assert hook.reload() == 6 * 64 << 10
+    assert hook.reload() == 6 * SIZE
     assert intact(tensors)
 
 

@@ -1,0 +1,144 @@
+"""The hook for model servers: vLLM and SGLang over HTTP, put to sleep and woken from the job's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+from slicelock.errors import ConfigurationError, RestoreFailed, SnapshotFailed
+from slicelock.hooks.moved import Moved
+from slicelock.servers import Kind, ModelServer, Plan, Sglang, Vllm, VllmHttp, Wire, fleet
+from slicelock.servers.plan import kind_of, mode_of
+
+T = TypeVar("T")
+
+GIB = 1024**3
+RESIDUE_GIB = 4.0
+"""What a sleeping engine keeps on each device: its context, kernels, captured graphs, communicators."""
+UNDO_S = 30.0
+"""How long going back may take; with `deadline` it stays below an agent's own patience, 120 s."""
+
+
+class Server:
+    """One or more model servers of this job.
+
+    All of them sleep or none: when one cannot be put to sleep, those that were are woken again. What the
+    framework had put to sleep itself stays asleep.
+
+    `url`, `others`: their addresses; a warning when they are not of this machine alone, since these endpoints
+    ask nobody for a password. `token`: the key of a server that asks for one all the same; it is never shown.
+    `mode`: what becomes of requests under way: `wait` for them, `keep` them standing still, `abort` them.
+    `drain`, `timeout`, `deadline`: seconds for requests to end, for one answer, and for everything.
+    `level`: vLLM's; 1 keeps the weights in host memory, 2 drops them. `tags`: SGLang's; empty: all.
+    `reload`: fills dropped weights again, between the weights' and the cache's coming back: a callable, plain
+    or a coroutine function, called once for all servers; or the name of a method of vLLM's workers.
+    `asleep`: needed for SGLang, which cannot be asked: a callable that says whether the framework has
+    released the memory itself, or False if it never does.
+    `residue_gib`: what the servers keep on each device while they sleep.
+
+    ConfigurationError for what makes no sense. Nothing is asked before the first `offload`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *others: str,
+        kind: str = "vllm",
+        level: int = 1,
+        mode: str = "wait",
+        tags: Sequence[str] = (),
+        reload: Callable[[], object] | str | None = None,
+        asleep: Callable[[], bool] | bool | None = None,
+        drain: float = 30.0,
+        timeout: float = 60.0,
+        deadline: float = 80.0,
+        token: str | None = None,
+        residue_gib: float = RESIDUE_GIB,
+    ) -> None:
+        method, self._refill = (reload, None) if isinstance(reload, str) else ("", reload)
+        _check_refill(kind_of(kind), level, reload)
+        plans = [
+            Plan(
+                url=one,
+                kind=kind_of(kind),
+                level=level,
+                mode=mode_of(mode),
+                tags=tuple(tags),
+                reload=method,
+                drain=drain,
+                timeout=timeout,
+            )
+            for one in dict.fromkeys((url, *others))
+        ]
+        self._deadline, self.residue_bytes = deadline, round(residue_gib * GIB)
+        self._servers = [self._server(plan, token, asleep) for plan in plans]
+        for plan in plans:
+            plan.address.warn_of_strangers()
+
+    def offload(self) -> Moved:
+        """Have all servers asleep; SnapshotFailed says which is not, and why."""
+        failures = in_own_loop(fleet.offload(self._servers, self._deadline, UNDO_S, self._load()))
+        if failures:
+            raise SnapshotFailed("; ".join(failures.values()))
+        return Moved(0)
+
+    def reload(self) -> Moved:
+        """Wake those that `offload` has put to sleep; RestoreFailed says which is not awake, and why."""
+        failures = in_own_loop(fleet.wake(self._servers, self._deadline, self._load()))
+        if failures:
+            raise RestoreFailed("; ".join(failures.values()))
+        return Moved(0)
+
+    def __repr__(self) -> str:
+        return f"Server({', '.join(server.name for server in self._servers)})"
+
+    def _server(
+        self, plan: Plan, token: str | None, asleep: Callable[[], bool] | bool | None
+    ) -> ModelServer:
+        wire = Wire(plan.address, plan.timeout, token)
+        if plan.kind is Kind.VLLM:
+            return Vllm(VllmHttp(wire), plan)
+        if asleep is None:
+            raise ConfigurationError(
+                "SGLang does not tell whether its memory is released, and a second release ends it.",
+                advice="Give asleep=: a callable that knows, or False if only slicelock releases it.",
+            )
+        told = asleep
+        return Sglang(
+            wire, plan, lambda: told() if callable(told) else told, refill=self._refill is not None
+        )
+
+    def _load(self) -> Callable[[], Awaitable[None]] | None:
+        refill = self._refill
+        return None if refill is None else lambda: called(refill)
+
+
+def _check_refill(kind: Kind, level: int, reload: object) -> None:
+    if kind is Kind.VLLM and level == 2 and not reload:
+        raise ConfigurationError(
+            "vLLM's sleep level 2 drops the weights.",
+            advice="Say with reload=… how they are filled again, or use level 1.",
+        )
+
+
+async def called(work: Callable[[], object]) -> None:
+    """Call the job's own code: a coroutine function on this loop, a plain one beside it."""
+    if inspect.iscoroutinefunction(work):
+        await cast(Callable[[], Awaitable[object]], work)()
+        return
+    result = await asyncio.to_thread(work)
+    if inspect.isawaitable(result):
+        await result
+
+
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a loop of its own, whatever runs in this thread already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, "slicelock-server") as thread:
+        return thread.submit(asyncio.run, work).result()
