@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreError
 from slicelock.settings import AgentSettings
+from slicelock_agent import check
 from slicelock_agent.agent import Agent
 from slicelock_agent.devices import parse_slices
 from slicelock_agent.supervision import unless
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = AgentSettings.load(
             node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
         )
+        if options.check:
+            return check.show(settings, as_json=options.json)
         asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
     except SlicelockError as failure:
         if options.debug:
@@ -79,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--pool", help="the coordination domain (SLICELOCK_POOL)")
     add("--state-dir", help="the folder with the agent's journal (SLICELOCK_STATE_DIR)")
     add("--fallback", help="how runs may be evicted, in order: hooks,cuda,kill (SLICELOCK_FALLBACK)")
+    add("--check", action="store_true", help="look at this machine's GPUs and who uses them, and end")
+    add("--json", action="store_true", help="with --check: print JSON")
     add("--debug", action="store_true", help="log more, and show tracebacks")
     add("--version", action="version", version=f"slicelock-agent {agent_version()}")
     return parser

@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from slicelock.cli import checks, failures, options, render
+from slicelock.cli import checks, doctor_gpu, failures, options, render
 from slicelock.cli.app import app
 from slicelock.cli.checks import Finding, Verdict
 from slicelock.cli.console import show, show_json
@@ -55,6 +55,7 @@ def look_around(pool: str | None) -> Iterator[Finding]:
     """Every finding, from what all others need to what stands on it."""
     yield from checks.settings(Settings.load(pool=pool))
     yield from this_machine(AgentSettings.load(pool=pool))
+    yield from doctor_gpu.gpus()
     with connected(pool) as (store, settings):
         facts = probe(settings)
         yield from checks.server(facts)

@@ -37,6 +37,7 @@ class Helper:
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._read = b""
+        self._told: asyncio.Future[Answer] | None = None
         self.usable = True
 
     @property
@@ -60,7 +61,8 @@ class Helper:
 
     async def _answer(self, deadline: float) -> Answer:
         assert self._process.stdout is not None
-        loop, told = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        told = self._told = loop.create_future()
         loop.add_reader(self._process.stdout.fileno(), self._hear, told)
         try:
             async with asyncio.timeout(deadline):
@@ -70,8 +72,7 @@ class Helper:
         finally:
             if not told.done() or told.cancelled():  # its answer may come later, to another question
                 self.end()
-            if not self._process.stdout.closed:
-                loop.remove_reader(self._process.stdout.fileno())
+            self._stop_hearing(loop)
 
     def _hear(self, told: asyncio.Future[Answer]) -> None:
         assert self._process.stdout is not None
@@ -86,6 +87,15 @@ class Helper:
             line, self._read = self._read, b""
             told.set_result(_read_answer(line))
 
+    def _stop_hearing(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Before the pipe is closed: its number will be another's."""
+        assert self._process.stdout is not None
+        if self._told is not None:
+            loop.remove_reader(self._process.stdout.fileno())
+            if not self._told.done():
+                self._told.set_result(Answer(BROKEN, text="its helper process was ended"))
+        self._told = None
+
     def end(self) -> None:
         """Kill it and what it has started; does not wait: a process inside the driver may take its time."""
         self.usable = False
@@ -99,6 +109,8 @@ class Helper:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:
             return False
+        if self._told is not None:
+            self._stop_hearing(self._told.get_loop())
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):

@@ -1,0 +1,44 @@
+"""The GPU part of the doctor: what the agent's check says, and what happens when it says nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from slicelock.cli import doctor_gpu
+from slicelock.cli.checks import Finding, Verdict
+
+
+def test_nothing_is_said_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor_gpu, "DRIVER", tmp_path / "nvidiactl")
+    assert list(doctor_gpu.gpus()) == []
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor_gpu, "DRIVER", tmp_path)
+    monkeypatch.setattr(doctor_gpu, "find_spec", lambda name: None)
+    [finding] = doctor_gpu.gpus()
+    assert (finding.verdict, finding.found) == (Verdict.WARNING, "nvidia-ml-py is not installed")
+
+
+def test_the_agents_findings_are_shown() -> None:
+    told = '[{"check": "GPU 0", "verdict": "warning", "found": "x", "advice": "y"}]'
+    [finding] = doctor_gpu.ask([sys.executable, "-c", f"print({told!r})"])
+    assert finding == Finding("GPU 0", Verdict.WARNING, "x", "y")
+
+
+@pytest.mark.parametrize("command", [["/nowhere/agent"], [sys.executable, "-c", "print('no')"]])
+def test_an_agent_that_says_nothing_is_a_finding(command: list[str]) -> None:
+    [finding] = doctor_gpu.ask(command)
+    assert finding.verdict is Verdict.FAILED
+    assert finding.advice == "Run slicelock-agent --check."
+
+
+def test_without_a_driver_the_check_says_so() -> None:
+    findings = list(doctor_gpu.ask([sys.executable, "-m", "slicelock_agent", "--check", "--json"]))
+    if Path("/dev/nvidiactl").exists():
+        assert [one.check for one in findings if one.check.startswith("GPU ")]
+    else:
+        assert [one.check for one in findings] == ["GPUs"]

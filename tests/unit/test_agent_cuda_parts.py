@@ -1,0 +1,256 @@
+"""Answers, records, preflight, discovery and memory of the cuda backend, each by itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slicelock_agent.backends.cuda import discovery, helper, host, preflight
+from slicelock_agent.backends.cuda.answers import Answer, State, state_of
+from slicelock_agent.backends.cuda.discovery import Process
+from slicelock_agent.backends.cuda.memory import DeviceMemory
+from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.verbs import Patience
+from slicelock_agent.nvml import Health
+
+GIB = 1 << 30
+ME = Process(os.getpid(), 1)
+
+
+# ---------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (Answer(0, "running"), State.RUNNING),
+        (Answer(0, "Checkpointed\n"), State.SAVED),
+        (Answer(0, "a state of the future"), State.UNKNOWN),
+        (Answer(0, None), State.UNKNOWN),
+        (Answer(-1), State.GONE),
+        (Answer(3), State.NOT_CUDA),
+        (Answer(304), State.UNKNOWN),
+        (Answer(-2), State.UNKNOWN),
+    ],
+)
+def test_states(answer: Answer, state: State) -> None:
+    assert state_of(answer) is state
+
+
+def test_answers_have_words() -> None:
+    assert Answer(801).words.startswith("not supported (801)")
+    assert Answer(77).words == "the driver answered 77"
+    assert Answer(-2, text="after 5 s").words == "the driver did not answer in time: after 5 s"
+
+
+# ---------------------------------------------------------------- records
+
+sizes = st.dictionaries(
+    st.builds(Process, st.integers(1, 9), st.integers(0, 9)),
+    st.dictionaries(st.sampled_from(["g", "h"]), st.integers(0, 1 << 60)),
+)
+
+
+@given(sizes, st.dictionaries(st.sampled_from(["g", "h"]), st.integers(0, 1 << 60)), st.text())
+def test_records_say_what_was_written(
+    processes: dict[Process, dict[str, int]], spare: dict[str, int], lost: str
+) -> None:
+    saved = Saved(processes, spare, lost)
+    assert Saved.read(saved.text()) == saved
+
+
+def test_records_are_files(tmp_path: Path) -> None:
+    records, saved = Records(tmp_path), Saved({ME: {"g": 5, "h": 6}}, {"g": 1})
+    assert records.read("s", "a@1") is None
+    records.write("s", "a@1", saved)
+    records.write("s", "b@2", saved)
+    assert records.read("s", "a@1") == saved
+    assert (saved.bytes, saved.needs(), saved.size(Process(1, 1))) == (11, {"g": 5, "h": 6}, 0)
+    records.tidy("s", ["b@2"])
+    assert (records.read("s", "a@1"), records.read("s", "b@2")) == (None, saved)
+    (tmp_path / "s" / "b@2.json").write_text("{")
+    assert records.read("s", "b@2") is None
+    records.remove("s", "b@2")
+    records.remove("s", "b@2")
+    assert not list((tmp_path / "s").iterdir())
+
+
+# ---------------------------------------------------------------- preflight
+
+GOOD = Health("580.159.04", mig=False, persistence=True)
+
+
+@pytest.mark.parametrize(
+    ("health", "machine", "words"),
+    [
+        (GOOD, "x86_64", []),
+        (Health("575.57.08"), "x86_64", []),
+        (Health("575.57.07"), "x86_64", ["575.57.08"]),
+        (Health("570.86.10"), "x86_64", ["install 580"]),
+        (GOOD, "aarch64", ["595"]),
+        (Health("595.1"), "aarch64", []),
+        (Health("580.1", mig=True, persistence=False, mps=True), "x86_64", ["MIG", "MPS", "persistence"]),
+    ],
+)
+def test_what_a_gpu_lacks(health: Health, machine: str, words: list[str]) -> None:
+    found = list(preflight.of_gpu("GPU-a", health, machine))
+    assert len(found) == len(words)
+    assert all(word in line and "; " in line for word, line in zip(words, found, strict=True))
+
+
+def test_an_agent_without_the_right_to_trace_is_told(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("CapEff:\t0000000000000000\n")
+    assert "CAP_SYS_PTRACE" in next(preflight.of_agent(status))
+    status.write_text("CapEff:\t000001ffffffffff\n")
+    assert bool(list(preflight.of_agent(status))) == (os.geteuid() != 0)
+
+
+def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    assert "SLICELOCK_CUDA_CHECKPOINT" in next(preflight.of_library(tmp_path / "nothing"))
+
+
+def test_managed_memory_is_found() -> None:
+    maps = (
+        "200000000-200200000 rw-s 00000000 00:06 5  /dev/nvidia-uvm\n"
+        "7f0000000000-7f0010000000 rw-s 00000000 00:06 5 /dev/nvidia-uvm\n"
+        "7f0010000000-7f0020000000 rw-s 00000000 00:06 5 /dev/nvidia0\n"
+    )
+    assert preflight.managed(1, lambda pid: maps) == (256 + 2) << 20
+    assert preflight.managed(os.getpid()) == 0
+    assert preflight.managed(1 << 30) == 0
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_a_thread_is_no_process() -> None:
+    begun = threading.Event()
+    ids: list[int] = []
+    done = threading.Event()
+
+    def body() -> None:
+        ids.append(threading.get_native_id())
+        begun.set()
+        done.wait()
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    begun.wait()
+    me = discovery.identified(os.getpid())
+    assert me is not None
+    assert helper.is_still(me.pid, me.start)
+    assert not helper.is_still(me.pid, me.start + 1)
+    start = int(Path(f"/proc/{ids[0]}/stat").read_text().rpartition(")")[2].split()[19])
+    assert not helper.is_still(ids[0], start)
+    done.set()
+    thread.join()
+
+
+def test_a_frozen_control_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "group_of", lambda pid: "/jobs/a")
+    group = tmp_path / "jobs" / "a"
+    group.mkdir(parents=True)
+    assert discovery.stopped(os.getpid(), tmp_path) == ""
+    (tmp_path / "jobs" / "cgroup.freeze").write_text("1\n")
+    assert f"frozen with its control group {tmp_path / 'jobs'}" in discovery.stopped(os.getpid(), tmp_path)
+
+
+def test_members_of_a_control_group_and_below(tmp_path: Path) -> None:
+    below = tmp_path / "job" / "step"
+    below.mkdir(parents=True)
+    (tmp_path / "job" / "cgroup.procs").write_text("5\n6\n")
+    (below / "cgroup.procs").write_text("7\n")
+    assert sorted(discovery.members("/job", tmp_path)) == [5, 6, 7]
+
+
+def test_other_users_processes_are_left_alone() -> None:
+    me, uid = os.getpid(), os.geteuid()
+    assert discovery.allowed(me, None)
+    assert discovery.allowed(me, [uid])
+    assert not discovery.allowed(me, [uid + 1])
+    assert not discovery.allowed(1 << 30, [uid])
+
+
+def test_the_limit_of_every_control_group_above_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "jobs" / "a"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(host, "groups_of", lambda pid, root: [inner, inner.parent, tmp_path])
+    for group, limit in ((inner, "max"), (inner.parent, str(10 * GIB))):
+        (group / "memory.max").write_text(limit)
+        (group / "memory.current").write_text(str(4 * GIB))
+        (group / "memory.stat").write_text(f"inactive_file {GIB}\n")
+    one, two = Process(1, 1), Process(2, 1)
+    assert host.refusal({one: 4 * GIB, two: 3 * GIB}, tmp_path) == ""
+    why = host.refusal({one: 4 * GIB, two: 4 * GIB}, tmp_path)
+    assert why == f"the memory limit of {inner.parent} leaves 7.00 GiB, 8.00 GiB are needed"
+
+
+# ---------------------------------------------------------------- memory
+
+
+class Figures:
+    """NVML's figures for one GPU of 100 GiB."""
+
+    def __init__(self, used: int, users: dict[int, int | None]) -> None:
+        self._used, self._users = used, users
+
+    def memory(self, uuid: str) -> tuple[int, int]:
+        return self._used, 100 * GIB - self._used
+
+    def users(self, uuid: str) -> dict[int, int | None]:
+        return self._users
+
+
+def memory(used: int, users: dict[int, int | None], known: tuple[int, ...] = ()) -> DeviceMemory:
+    figures: object = Figures(used * GIB, users)
+    return DeviceMemory(figures, lambda: known, Patience())  # type: ignore[arg-type]
+
+
+ONE, TWO = Process(1, 1), Process(2, 1)
+
+
+def test_sizes_are_those_that_are_told() -> None:
+    told = memory(30, {1: 10 * GIB, 2: 15 * GIB, 3: 5 * GIB}).sizes([ONE, TWO], ["g"])
+    assert told == {ONE: {"g": 10 * GIB}, TWO: {"g": 15 * GIB}}
+
+
+@pytest.mark.parametrize("users", [{1: None, 3: 5 * GIB}, {3: 5 * GIB}])
+def test_what_is_not_told_is_what_is_nobody_elses(users: dict[int, int | None]) -> None:
+    assert memory(30, users).sizes([ONE], ["g"]) == {ONE: {"g": 25 * GIB}}
+
+
+def test_a_run_without_processes_has_nothing() -> None:
+    assert memory(30, {3: 30 * GIB}).sizes([], ["g"]) == {}
+
+
+def test_room_counts_the_margin_and_names_who_is_there() -> None:
+    saved = Saved({ONE: {"g": 60 * GIB}})
+    assert memory(38, {1: 38 * GIB}, (1,)).refusal(saved) == ""
+    assert memory(39, {1: 39 * GIB}, (1,)).refusal(saved) == "g has 61.00 GiB free, 61.20 GiB are needed"
+    assert "it is used by process 999999999 (not to be seen" in memory(50, {999999999: GIB}).refusal(saved)
+    assert "no run has registered" in memory(1, {999999999: GIB}).refusal(saved)
+
+
+def test_a_run_that_had_filled_the_gpu_needs_no_margin() -> None:
+    saved = Saved({ONE: {"g": 99 * GIB}}, {"g": GIB // 2})
+    assert memory(0, {}).refusal(saved) == ""
+    assert memory(1, {}).refusal(saved) != ""
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert preflight.version_of("580.9.1") < preflight.version_of("580.10")
+
+
+def test_environments_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "1"}
+    monkeypatch.setattr(discovery, "environment", lambda pid: settings)
+    assert discovery.unsafe_nccl(1) == ["NCCL_NVLS_ENABLE=0"]
+    settings["SLICELOCK_NO_NCCL"] = "1"
+    assert discovery.unsafe_nccl(1) == []
