@@ -32,9 +32,10 @@ log = logging.getLogger("slicelock_agent")
 
 ROOM_PATIENCE_S, ROOM_LOOK_S = 10.0, 0.25
 """How long a switch waits for memory that somebody else has, before its request goes back to its place."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
 """Steps that need no switch; the others end with the one result of their switch."""
-FAILED_WHAT = {Step.EVICT: "evict", Step.RESTORE: "restore", Step.RELOAD: "restore"}
+FAILED_WHAT = {Step.EVICT: "evict", Step.WIPE: "evict", Step.RESTORE: "restore", Step.RELOAD: "restore"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Switcher:
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
         self._at_work = REST
-        self._stopping, self._idle = False, asyncio.Event()
+        self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
 
     # ------------------------------------------------------------ what is wanted, and what is shown
 
@@ -96,6 +97,8 @@ class Switcher:
         known = self.wanted
         if self.doing or known.settling or not known.known or wanted.fence <= known.fence:
             return False
+        if not self.at.accelerator.exclusive and wanted.run not in self.at.page.stays:
+            return False  # a run's first turn depends on the slice's settings, which no hint has
         if self._plan(wanted)[0].step is not Step.ADMIT:
             return False
         self.want(wanted)
@@ -211,14 +214,20 @@ class Switcher:
     async def _attempt(self, action: Action) -> None:
         try:
             await self._do(action)
+            self._pause = 0.0
         except Exception as failure:  # its reason goes to the request that waits for it
             log.exception("slice %s: %s failed", self.at.name, self.doing)
             if action.step in ALWAYS:
-                await asyncio.sleep(1.0)  # tried again: nothing else can be done before
+                await self._rest()
             else:
                 self._fail(
                     action.step, action.run, f"{action.step} failed: {failure or type(failure).__name__}"
                 )
+
+    async def _rest(self) -> None:
+        """Before a step is tried again that must be done before anything else: 1, 2, 4 … 30 s."""
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_S) if self._pause else FIRST_PAUSE_S
+        await asyncio.sleep(self._pause)
 
     async def _do(self, action: Action) -> None:
         match action.step:
