@@ -106,8 +106,8 @@ async def drop(at: Station, run: str) -> None:
     stay = at.page.stays[run]
     if at.accelerator.exclusive and stay.state in (RunState.LOADED, RunState.POISONED):
         await at.accelerator.wipe(at.devices)
-    at.page.drop(run)
     await _forget_image(at, stay)
+    at.page.drop(run)
 
 
 async def find_out(at: Station, run: str) -> None:

@@ -61,6 +61,7 @@ class Pulse:
         self._under_way = self._again = self._regular = False
         self._epoch = 0
         self._silence_told = False
+        self._complaints: dict[str, str] = {}
         self._closed = False
 
     def wake(self) -> None:
@@ -70,7 +71,12 @@ class Pulse:
 
     def heed(self, message: bytes) -> None:
         """A hint: look at once. If it names a switch that moves nothing, READY goes with that very beat."""
-        if not self._expect(message):
+        try:
+            done = self._expect(message)
+        except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
+            done = False
+            self._complain_of("hints", failure)
+        if not done:
             self.wake()
 
     def close(self) -> None:
@@ -184,16 +190,25 @@ class Pulse:
             asyncio.get_running_loop().call_later(REST_S, self.wake)
 
     def _want(self, name: str, switcher: Switcher, wanted: Mapping[str, Any], regular: bool) -> None:
+        """What is wrong with one slice, its devices included, is no reason to neglect the others."""
         try:
             one = Wanted.of(wanted.get(name))
-        except (ValueError, TypeError) as failure:
-            log.warning("slice %s: Redis wants what makes no sense: %s", name, failure)
-            return
-        if one.known:
-            self.unknown.discard(name)
+            if one.known:
+                self.unknown.discard(name)
+            else:
+                self.unknown.add(name)
+            switcher.want(one, again=regular)
+        except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
+            self._complain_of(f"slice {name}", failure)
         else:
-            self.unknown.add(name)
-        switcher.want(one, again=regular)
+            self._complaints.pop(f"slice {name}", None)
+
+    def _complain_of(self, what: str, failure: Exception) -> None:
+        """Once for each reason, until it has passed."""
+        text = f"{what}: {failure or type(failure).__name__}"
+        if self._complaints.get(what) != text:
+            self._complaints[what] = text
+            log.warning("%s", text, exc_info=not isinstance(failure, (ValueError, TypeError, SlicelockError)))
 
     def _complain(self, failure: SlicelockError) -> None:
         """Once for each silence."""

@@ -9,6 +9,7 @@ from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
 
 from tests.support.rig import Rig
+from tests.support.wait import wait_until_async
 
 A = b"state of a" * 2000
 
@@ -156,3 +157,35 @@ async def test_a_journal_that_cannot_be_written_admits_nobody(rig: Rig) -> None:
     assert "cannot be written" in result.reason
     assert rig.admitted is None
     assert rig.accelerator.found(rig.devices) == ("", 0)
+
+
+async def test_what_cannot_be_wiped_is_no_fault_of_the_request(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(devices: object) -> None:
+        raise OSError("in use by process 7")
+
+    monkeypatch.setattr(rig.accelerator, "wipe", busy)
+    rig.write(A)
+    result = await rig.turn("b", 20)
+    assert (result.what, result.run, result.reason) == ("evict", "", "wipe failed: in use by process 7")
+
+
+async def test_a_step_that_must_be_done_first_is_tried_again_with_pauses(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, backend = faulty
+    monkeypatch.setattr("slicelock_agent.switcher.FIRST_PAUSE_S", 0.01)
+    failures = [OSError("not now")] * 3
+
+    async def discard(subject: Subject) -> None:
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(backend, "discard", discard)
+    await rig.turn("b", 20)
+    rig.registry.dead_runs.add("a")
+    rig.switcher.look()
+    await wait_until_async(lambda: not failures)
+    await rig.idle()
+    assert rig.states() == {"b": "loaded"}

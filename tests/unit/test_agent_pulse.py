@@ -286,3 +286,34 @@ async def test_all_results_can_be_waited_for(pulse: Pulse, redis: Redis) -> None
     while redis.waiting:
         redis.answer()
     await waiting
+
+
+async def test_a_slice_with_broken_devices_does_not_hold_up_the_others(
+    pulse: Pulse, redis: Redis, rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        at, wanted = rig.switcher.at, rig.switcher.wanted
+
+        def shown(self) -> dict[str, Any]:
+            return rig.switcher.shown()
+
+        def want(self, wanted: Any, *, again: bool = False) -> None:
+            raise OSError("the device is gone")
+
+    pulse.switchers = {"broken": Broken(), "s": rig.switcher}  # type: ignore[dict-item]
+    for fence in (10, 20):
+        pulse.wake()
+        redis.answer(wanted={"broken": {"state": "free"}, **switching("a", fence)})
+        assert redis.answer(wanted={"broken": {}, "s": {}})["results"][0]["fence"] == fence
+    said = [record.message for record in caplog.records if "broken" in record.message]
+    assert said == ["slice broken: the device is gone"]
+
+
+async def test_a_hint_that_fails_is_no_end_of_hints(
+    pulse: Pulse, redis: Redis, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulse.wake()
+    redis.answer(runs=known("a"))
+    monkeypatch.setattr(rig.switcher, "expect", lambda wanted: 1 / 0)
+    pulse.heed(b"grant s 20 a/main/1")
+    assert redis.answer()["results"] == []
