@@ -120,6 +120,10 @@ class Settings(StoreSettings):
     """The most host memory that this process pins for its offloaded tensors, for example `64GiB`. Default: what the machine
     can give, less a reserve of 8 GiB or a tenth."""
 
+    no_nccl: bool = False
+    """Says that this process has no NCCL group whenever it has yielded, so that the driver may save it together with others. Agents
+    read it (as `1`) from the environment that the process was started with."""
+
     @field_validator("job", "run", "member", "lane")
     @classmethod
     def _names(cls, value: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from slicelock.cli import options, render
+from slicelock.cli import options, render, slice_settings
 from slicelock.cli.app import app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused, unknown
@@ -51,13 +51,14 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
 def declare(
     name: options.SliceName,
     node: Nodes = None,
+    setting: slice_settings.Option = None,
     pool: options.Pool = None,
     debug: options.Debug = False,
 ) -> None:
     """Declare a slice, or change one that is not in use."""
-    nodes = devices_by_node(node or [])
+    nodes, settings = devices_by_node(node or []), slice_settings.read(setting or [])
     with connected(pool) as (store, _):
-        reply = store.run(Declare(name, nodes))
+        reply = store.run(Declare(name, nodes, settings))
     if reply.outcome == "OVERLAP":
         raise refused(
             f"Slice {name} was not declared", reply.reason, f"Forget {reply.slice}, or use other devices."

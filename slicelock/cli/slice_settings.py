@@ -1,0 +1,55 @@
+"""A slice's own settings, as `slicelock slice declare --set` takes them; they win over its agents'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
+WAYS = ("hooks", "cuda", "kill")
+SIZE, FLAG = TypeAdapter(ByteSize), TypeAdapter(bool)
+
+Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of this slice that wins over its agents': fallback=hooks,cuda, min_free=40GiB, "
+        "zero_residue=yes. May be repeated.",
+    ),
+]
+
+
+def _ways(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= set(WAYS):
+        raise ValueError(f"its parts are among {', '.join(WAYS)}")
+    return ",".join(parts)
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "fallback": _ways,
+    "min_free": lambda text: int(SIZE.validate_python(text)),
+    "zero_residue": FLAG.validate_python,
+}
+
+
+def read(options: Iterable[str]) -> dict[str, Any]:
+    """The settings; a usage error names the option that makes no sense."""
+    settings: dict[str, Any] = {}
+    for option in options:
+        name, sign, text = option.partition("=")
+        if not sign or name not in READERS:
+            raise typer.BadParameter(
+                f"{option!r} is not NAME=VALUE with a NAME of {', '.join(READERS)}.", param_hint="--set"
+            )
+        try:
+            settings[name] = READERS[name](text)
+        except ValidationError as failure:
+            why = failure.errors()[0]["msg"]
+            raise typer.BadParameter(f"{option!r} makes no sense: {why}.", param_hint="--set") from None
+        except ValueError as failure:
+            raise typer.BadParameter(f"{option!r} makes no sense: {failure}.", param_hint="--set") from None
+    return settings
