@@ -11,7 +11,9 @@ from slicelock.companion import Hook
 from slicelock.errors import ConfigurationError
 from slicelock.hooks.memory_saver import MemorySaver
 from slicelock.hooks.moved import Moved
+from slicelock.hooks.server import Server
 from slicelock.hooks.torch_offload import TorchOffload
+from slicelock.hooks.vllm import VllmEngine
 
 
 class SelfOffload:
@@ -34,4 +36,4 @@ class SelfOffload:
         """Nothing to do: the framework does it after the turn has begun."""
 
 
-__all__ = ["Hook", "MemorySaver", "Moved", "SelfOffload", "TorchOffload"]
+__all__ = ["Hook", "MemorySaver", "Moved", "SelfOffload", "Server", "TorchOffload", "VllmEngine"]

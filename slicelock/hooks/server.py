@@ -1,4 +1,4 @@
-"""The hook for model servers: vLLM and SGLang over HTTP, put to sleep and woken from the job's own process."""
+"""The hook for model servers: vLLM and SGLang over HTTP, put to sleep and woken from the job's process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Server:
         residue_gib: float = RESIDUE_GIB,
     ) -> None:
         method, self._refill = (reload, None) if isinstance(reload, str) else ("", reload)
-        _check_refill(kind_of(kind), level, reload)
+        check_refill(kind_of(kind), level, reload)
         plans = [
             Plan(
                 url=one,
@@ -95,9 +95,7 @@ class Server:
     def __repr__(self) -> str:
         return f"Server({', '.join(server.name for server in self._servers)})"
 
-    def _server(
-        self, plan: Plan, token: str | None, asleep: Callable[[], bool] | bool | None
-    ) -> ModelServer:
+    def _server(self, plan: Plan, token: str | None, asleep: Callable[[], bool] | bool | None) -> ModelServer:
         wire = Wire(plan.address, plan.timeout, token)
         if plan.kind is Kind.VLLM:
             return Vllm(VllmHttp(wire), plan)
@@ -107,16 +105,15 @@ class Server:
                 advice="Give asleep=: a callable that knows, or False if only slicelock releases it.",
             )
         told = asleep
-        return Sglang(
-            wire, plan, lambda: told() if callable(told) else told, refill=self._refill is not None
-        )
+        return Sglang(wire, plan, lambda: told() if callable(told) else told, refill=self._refill is not None)
 
     def _load(self) -> Callable[[], Awaitable[None]] | None:
         refill = self._refill
         return None if refill is None else lambda: called(refill)
 
 
-def _check_refill(kind: Kind, level: int, reload: object) -> None:
+def check_refill(kind: Kind, level: int, reload: object) -> None:
+    """ConfigurationError where weights would be dropped for good."""
     if kind is Kind.VLLM and level == 2 and not reload:
         raise ConfigurationError(
             "vLLM's sleep level 2 drops the weights.",
