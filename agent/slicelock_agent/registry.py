@@ -25,6 +25,7 @@ log = logging.getLogger("slicelock_agent")
 PROCESSES_LIMIT = 4096
 """Processes of one run that are looked at; a pidfd each, and no real run has as many on one node."""
 UNKNOWN_REV = ""
+PERHAPS_ALIVE = frozenset({Presence.HERE, Presence.UNSEEN, Presence.DENIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Run:
     def dead(self) -> bool:
         """Whether it had processes on this node and all of them have ended."""
         states = {one.found.presence for one in self.processes.values()}
-        return Presence.GONE in states and not states & {Presence.HERE, Presence.UNSEEN}
+        return Presence.GONE in states and not states & PERHAPS_ALIVE
 
 
 class Registry:
@@ -192,7 +193,7 @@ class Registry:
             unseen = {
                 text: one.identity
                 for text, one in run.processes.items()
-                if one.found.presence is Presence.UNSEEN and one.listed
+                if one.found.presence in (Presence.UNSEEN, Presence.DENIED) and one.listed
             }
             if unseen:
                 self._meet(run, unseen, listed=True)
@@ -216,10 +217,11 @@ class Registry:
                 self._take(run, text, cast(Mapping[str, Any], entry))
 
     def _bury(self, run: Run) -> None:
-        """Forget those of a living run that have ended and that Redis knows no longer."""
-        if run.here():
-            over = [t for t, p in run.processes.items() if p.found.presence is Presence.GONE and not p.listed]
-            for text in over:
+        """Forget what Redis knows no longer: processes unknown here, and ended ones of a living run."""
+        alive, ended = run.here(), Presence.GONE
+        for text, one in list(run.processes.items()):
+            known_here = one.found.presence in (Presence.HERE, ended)
+            if not one.listed and (not known_here or (alive and one.found.presence is ended)):
                 del run.processes[text]
 
     def _new(self, run: Run, listed: Mapping[str, object]) -> dict[str, ProcessIdentity]:

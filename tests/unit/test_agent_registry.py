@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from slicelock_agent.journal import Journal
-from slicelock_agent.processes import Finder
+from slicelock_agent.processes import FIRST_NAMESPACE, Finder, namespace_of
 from slicelock_agent.registry import PROCESSES_LIMIT, Registry, Word
 
 from slicelock.identity import ProcessIdentity, boot_id
@@ -151,6 +151,21 @@ async def test_hooks_and_what_they_say(registry: Registry) -> None:
     assert registry.moves_itself("r", "t")
     assert not registry.moves_itself("r", "u")
     assert words == [(one, Word(60, "reload")), (one, Word(50, "offload", "done", "", 3))]
+
+
+async def test_a_process_that_cannot_be_seen_may_be_alive(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slicelock_agent.processes.FIRST_NAMESPACE", 7)
+    unseen = f"{boot_id()}:12345:1:5"
+    registry.learn({"r": told(**{GONE: entry(), unseen: entry()})})
+    assert not registry.dead(["r"])
+    monkeypatch.undo()
+    registry.look_again()
+    expected = {"r"} if namespace_of("self") == FIRST_NAMESPACE and os.geteuid() == 0 else frozenset[str]()
+    assert registry.dead(["r"]) == expected
+    registry.learn({"r": told(2, **{GONE: entry()})})
+    assert registry.dead(["r"]) == {"r"}
 
 
 # ---------------------------------------------------------------- what others wrote
