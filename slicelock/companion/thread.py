@@ -162,11 +162,19 @@ class Companion:
                 _wake(part)
 
     def _heed(self, hint: Hint) -> None:
+        if hint.verb == "wanted":  # decides nothing: the next regular heartbeat is soon enough to confirm it
+            self._note_wanted(hint.what)
+            return
         part = self._part(hint.what)
         if part and not part.fences:
             _wake(part)
         elif hint.verb not in ("held", "look"):
             self._schedule.hurry(time.monotonic())
+
+    def _note_wanted(self, name: str) -> None:
+        for part in list(self.ledger.open_parts.values()):
+            if part.fences and name in part.kept:
+                part.wanted = True
 
     def _part(self, request: str) -> Part | None:
         """The open part that a message is about; its flow may have gone on to another number."""

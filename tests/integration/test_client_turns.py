@@ -120,6 +120,16 @@ class TestTwoRuns:
         assert second.waited_s > 0
         side.give(second)
 
+    def test_a_holder_learns_that_its_slice_is_wanted(self, side: Side) -> None:
+        turn = side.acquire("a", run="r1")
+        assert not turn.wanted
+        waiting = side.ask("a", run="r2")
+        wait_until(lambda: turn.wanted)
+        side.give(turn)
+        second = waiting.result(5)
+        assert not second.wanted
+        side.give(second)
+
     def test_ask_for_all_or_none(self, side: Side) -> None:
         first = side.acquire("a", run="r1")
         both = side.ask("a", "b", run="r2")
