@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slicelock import wire
 from tests.support.scripts import START_MS
 from tests.support.world import Agent, Ear, World
 
@@ -178,3 +179,10 @@ def test_a_command_to_nobody_leaves_nothing(world: World, n1: Agent) -> None:
     before = world.dump()
     n1.beat(commands=[command("ghost", "p")])
     assert world.dump() == before
+
+
+@pytest.mark.parametrize("process", ["a#heard", "", "x" * 201, "a b", "a|b"])
+def test_what_is_no_process_identity_is_not_registered(world: World, process: str) -> None:
+    """It would be another field of the record, or make it grow without end."""
+    assert world.run(wire.Register("r1", "j", process, 1, ("a",), [])).outcome == "OK"
+    assert "procs:r1" not in world.dump()

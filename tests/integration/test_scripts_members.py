@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from slicelock import wire
 from tests.support.world import LEASE_MS, WAIT_MS, Ear, Member, World
 
 
@@ -84,7 +83,10 @@ def test_late_while_queued_too(world: World, pair: tuple[Member, Member]) -> Non
     world.member("r0").hold("a")
     for member in pair:
         member.ask("a")
-    assert world.member("r1", "2", of=2).ask("a").outcome == "LATE"
+    late = world.member("r1", "2", of=2)
+    assert late.ask("a").outcome == "LATE"
+    late.renew(done=1)
+    assert pair[0].again().outcome == "QUEUED", "who takes no part cannot give it up"
 
 
 def test_a_missing_member_lets_the_request_lapse(world: World, pair: tuple[Member, Member]) -> None:
@@ -238,6 +240,18 @@ def test_a_silent_process_loses_its_place_to_the_next(world: World) -> None:
     assert world.slice("a").holder.id == "r1/main/2"  # type: ignore[union-attr]
 
 
+def test_the_turn_of_a_silent_process_is_not_taken_over_but_over(world: World) -> None:
+    """Its collectives and its state are gone with it: the next process begins with a turn of its own."""
+    first, second = world.member("r1"), world.member("r1")
+    second.generation = 1
+    first.register("a")
+    first.hold("a")
+    world.scripts.advance(20_000)
+    second.register("a")
+    assert second.ask("a").ended == "holder_died"
+    assert second.ask("a").outcome == "HELD"
+
+
 def test_a_process_that_starts_anew_learns_where_its_run_is(
     world: World, pair: tuple[Member, Member]
 ) -> None:
@@ -318,64 +332,6 @@ def test_renew_of_an_unregistered_process_says_so(world: World) -> None:
     assert not r1.renew().registered
     r1.register("a")
     assert r1.renew().registered
-
-
-# ---------------------------------------------------------------- renew
-
-
-def test_renew_of_something_unknown_is_unknown(world: World) -> None:
-    r1 = world.member("r1")
-    r1.k, r1.slices = 1, ("a",)
-    assert r1.beats()["state"] == "UNKNOWN"
-    assert world.state("r1/main/1") == ""
-
-
-def test_renew_of_several_parts_answers_in_order(world: World) -> None:
-    main, side = world.member("r1"), world.member("r1", lane="side")
-    main.hold("a")
-    side.ask("a")
-    reply = main.renew(side.part(), main.part())
-    assert [(part["lane"], part["state"]) for part in reply.parts] == [("side", "queued"), ("main", "held")]
-
-
-def test_renew_tells_a_forgotten_yield(world: World) -> None:
-    r1, r2 = world.member("r1"), world.member("r2")
-    r1.hold("a")
-    r2.ask("a")
-    r1.renew(done=1)
-    assert world.state("r1/main/1") == "yielded"
-    assert r2.again().outcome == "HELD"
-
-
-def test_renew_tells_forgotten_slices(world: World) -> None:
-    r1, r2 = world.member("r1"), world.member("r2")
-    r1.hold("a", "b")
-    r2.ask("a")
-    r1.yielded = ("a",)
-    assert r1.beats()["state"] == "held"
-    assert r2.again().outcome == "HELD"
-    assert world.slice("b").holder.id == r1.id  # type: ignore[union-attr]
-
-
-def test_renew_changes_nothing_but_the_deadline(world: World) -> None:
-    r1 = world.member("r1")
-    r1.hold("a")
-    before = world.dump()
-    r1.renew()
-    assert world.dump() == before
-
-
-def test_scenario_16_a_late_heartbeat_does_not_bring_the_turn_back(world: World) -> None:
-    """The yield overtakes the heartbeat."""
-    r1, r2 = world.member("r1"), world.member("r2")
-    r1.hold("a")
-    late = r1.renew_command({"parts": [r1.part()]})
-    r1.yield_()
-    r2.hold("a")
-    before = world.dump()
-    reply: wire.RenewReply = world.run(late)
-    assert reply.parts[0]["state"] == "LOST"
-    assert world.dump() == before
 
 
 def test_mismatch_whatever_the_members_are_called(world: World) -> None:

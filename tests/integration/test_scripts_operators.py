@@ -159,6 +159,7 @@ def test_a_forgotten_slice_leaves_nothing(world: World) -> None:
     assert forget(world, "a").outcome == "OK"
     assert {name for name in world.dump() if "a" in name.split(":")[1:]} == set()
     assert [name for name, _ in world.dump()["deadlines"]] == [b"node|n1"]  # type: ignore[attr-defined]
+    assert world.events("forgotten")[-1]["slice"] == "a"
     assert world.member("r1").ask("a").outcome == "NO_SUCH_SLICE"
     assert forget(world, "a").outcome == "NO_SUCH_SLICE"
     assert forget(world, "n1", "node").outcome == "OK"

@@ -97,10 +97,11 @@ def test_scenario_03_a_waiter_that_is_heard_of_waits_for_ever(world: World, hold
     """Age never removes a waiter."""
     waiter = world.member("r1")
     waiter.ask("a")
-    for _ in range(150):
+    for _ in range(160):
         world.scripts.advance(4_000)
         holder.beats()
         assert waiter.again().position == 0
+    assert world.hash(world.keys.run("r1"))["newest:main"] == "1", "nor is its run forgotten"
     holder.yield_()
     assert waiter.again().outcome == "HELD"
 

@@ -13,7 +13,7 @@ from tests.stateful.actors import Member, Node, Process
 from tests.stateful.pair import Pair
 from tests.stateful.rules import Reference
 from tests.support.scripts import Backup, Scripts
-from tests.support.world import LEASE_MS, Shown
+from tests.support.world import LEASE_MS, Shown, ready
 
 SLICES: dict[str, tuple[str, ...]] = {"a": ("n1",), "b": ("n1", "n2"), "p": ()}
 HOUR_MS = 3_600_000
@@ -85,7 +85,7 @@ class Base(RuleBasedStateMachine):
             self.check_admitted(member)
 
     def check_admitted(self, member: Member) -> None:
-        """Who is told HELD: its fences are new, and all nodes have admitted its run under them (or more since)."""
+        """Who is told HELD: its fences are new, and all nodes have admitted its run under them (or more)."""
         for name, fence in member.fences.items():
             if SLICES[name]:
                 top, by = self.told.get(name, (0, ""))
@@ -182,6 +182,16 @@ class Base(RuleBasedStateMachine):
             for member in self.members:
                 if member.run == evicted and name in member.slices:
                     member.evicted = True
+
+    def answer_hints(self, node: Node) -> None:
+        """The hint of a grant names run and fence: an agent with nothing to move is READY without a look."""
+        for name, shown in node.shown.items():
+            s = self.pair.seen["slices"][name]
+            run, _, rest = s["request"].partition("/")
+            if s["state"] == "switching" and shown.run == run and s["fence"] > shown.top:
+                lane, _, k = rest.partition("/")
+                shown.admit({"run": run, "lane": lane, "k": k, "fence": s["fence"]})
+                node.results.append(ready(name, s["fence"]))
 
     def serve(self, node: Node, how: str = "ready", lost: bool = False) -> None:
         """Hear what is wanted, do it, report it."""

@@ -70,6 +70,10 @@ class Machine(Base):
             self.members_act(acts[i : i + 1])
             self.agents_act(jobs[i : i + 1])
 
+    @rule(at=nodes)
+    def an_agent_answers_hints(self, at: str) -> None:
+        self.answer_hints(self.nodes[at])
+
     @rule(before=acts, acts=acts, jobs=jobs)
     def the_server_forgets(self, before: list[Act], acts: list[Act], jobs: list[Job]) -> None:
         """Turns begin and end, and then the server knows nothing of it."""
