@@ -83,7 +83,7 @@ class BaseTurn(ABC):
 
     @property
     def wanted(self) -> bool:
-        """Whether the turn is asked back: yield at the next safe point."""
+        """Whether somebody waits for one of the slices: a reason to yield at the next safe point."""
         return self._part.wanted
 
     @property
