@@ -73,7 +73,7 @@ Watch = Callable[[str, Sequence[JobFacts]], None]
 
 def measure(stage: Stage, jobs: int, watch: Watch) -> Workload:
     """Let one job run a few steps without a grader's time, to learn how long they take on this machine."""
-    facts = JobFacts("measuring", "measuring", 0, ("--steps=6", "--grade-seconds=0"), mode="off")
+    facts = JobFacts("measuring", "measuring", 0, ("--steps=10", "--grade-seconds=0"), mode="off")
     _play(stage, "measuring a step", [facts], watch)
     generate, train, asking = (median(facts.spent[what]) / 1e9 for what in ("generate", "train", "reward"))
     return work_for(generate + train, asking, jobs)

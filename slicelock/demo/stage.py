@@ -23,9 +23,9 @@ from slicelock.sim.record import RecordReader
 SLICE, DEVICE, POOL = "demo", "0", "demo"
 CAPACITY = 4 << 20  # one job's weights and optimizer state take 3.6 MB: two jobs do not fit
 NEEDS = ("numpy", "sklearn", "slicelock_agent")
-BUSY_SHARE = 0.42  # of a job's time alone; the rest of each step it waits for its grader
+BUSY_SHARE = 0.43  # of a job's time alone; the rest of each step it waits for its grader
 SHARED_MEMORY = Path("/dev/shm")
-TIME_S = 30  # for all runs together, without starting and ending them
+TIME_S = 26  # for all runs together, without starting and ending them
 LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "OMPI_", "PMI")
 
 
