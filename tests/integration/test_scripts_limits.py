@@ -123,6 +123,23 @@ def test_a_scan_past_64_is_continued_by_the_next_script(world: World) -> None:
     assert behind.state == "held"
 
 
+def test_a_scan_past_64_in_two_queues_at_once(world: World) -> None:
+    """The same where the request behind wants two slices, and the crowd is ahead of it in both queues."""
+    for name in "ac":
+        world.declare(name)
+    world.declare("b", "n1")
+    world.scripts.advance(11_000)
+    holder = world.member("r0")
+    holder.hold("a", "c")
+    crowd(world, 200, "a", "b", "c")
+    behind = world.member("behind")
+    behind.ask("a", "c")
+    holder.yield_()
+    for _ in range(8):
+        world.scripts.tick()
+    assert behind.state == "held"
+
+
 def test_events_are_capped(world: World) -> None:
     world.declare("a")
     with world.client.pipeline(transaction=False) as pipe:
