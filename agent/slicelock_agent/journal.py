@@ -67,8 +67,11 @@ class Page:
         admitted = admitted if top is not None else self.admitted
         top = self.top if top is None else top
         facts = {"top": top, "admitted": _flat(admitted), "stays": [_flat(stay) for stay in stays.values()]}
-        self._save(self.name, json.dumps(facts, separators=(",", ":")))
+        self._save(self.name, _encode(facts))
         self.stays, self.admitted, self.top = stays, admitted, top
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: every hand-over writes
 
 
 def _flat(item: Admitted | Stay | None) -> dict[str, Any] | None:

@@ -78,9 +78,7 @@ class Switcher:
 
         `again`: say the switch's result once more if it is still asked for, in case Redis has forgotten it.
         """
-        if wanted.turn != self.wanted.turn:
-            self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
-        self.wanted = wanted
+        self._turn_to(wanted)
         if self.doing:
             if self._is_recalled():
                 self._recalled.set()
@@ -99,10 +97,17 @@ class Switcher:
             return False
         if not self.at.accelerator.exclusive and wanted.run not in self.at.page.stays:
             return False  # a run's first turn depends on the slice's settings, which no hint has
-        if self._plan(wanted)[0].step is not Step.ADMIT:
+        action, gone = self._plan(wanted)
+        if action.step is not Step.ADMIT or self.at.no_room(wanted.run, wanted):
             return False
-        self.want(wanted)
+        self._turn_to(wanted)
+        self._attempt_admit(gone)
         return True
+
+    def _turn_to(self, wanted: Wanted) -> None:
+        if wanted.turn != self.wanted.turn:
+            self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
+        self.wanted = wanted
 
     def look(self) -> None:
         """Something has changed beside what is wanted: a process has ended, or may be seen now."""
