@@ -1,8 +1,8 @@
 """Asks for a turn for a run that cannot ask: one that touched its GPU after its yield and froze in that call.
 
-A run that the driver has saved blocks in its next call of CUDA, and with it, as a rule, all threads of its
-process, so its heartbeats stop. It then gets a turn like anyone else, of a lane of its own, and its call goes
-on; when it is heard of again, the turn is given back.
+A run that the driver has saved blocks in its next call of CUDA. If the call keeps the interpreter's lock, the
+process stops beating; else it beats on, and the accelerator sees that it waits. It then gets a turn like
+anyone else, in a lane of its own, and its call goes on; when it breathes again, the turn is given back.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Advocate:
     clock: Callable[[], float] = time.monotonic
     pleas: dict[tuple[str, str], Plea] = field(default_factory=dict[tuple[str, str], Plea])
     _rests: dict[str, Rest] = field(default_factory=dict[str, Rest])
+    _waiting: dict[int, float] = field(default_factory=dict[int, float])
 
     @property
     def lane(self) -> str:
@@ -91,7 +92,7 @@ class Advocate:
         for switcher in self.switchers():
             for run in self._saved_from_outside(switcher):
                 self.registry.tell_again(run)
-                if (run, switcher.at.name) not in self.pleas and (frozen := self._frozen(run)):
+                if (run, switcher.at.name) not in self.pleas and (frozen := self._frozen(run, switcher)):
                     self._begin(run, switcher.at.name, frozen)
         for key, plea in list(self.pleas.items()):
             if not await self._go_on(plea):
@@ -101,15 +102,24 @@ class Advocate:
         stays = switcher.at.page.stays.values()
         return [stay.run for stay in stays if stay.state is RunState.SAVED and stay.image]
 
-    def _frozen(self, run: str) -> Process | None:
-        """A process of the run that is alive, could go on, and is not heard of."""
+    def _frozen(self, run: str, switcher: Switcher) -> Process | None:
+        """A process of the run that is alive, could go on, and does not."""
         if self.clock() < self._rest(run).until:
             return None
-        return next((one for one in self.registry.processes(run) if self._is_silent(one)), None)
+        here = self.registry.processes(run)
+        return next((one for one in here if self._is_silent(one) or self._waits(one, switcher)), None)
 
     def _is_silent(self, one: Process) -> bool:
         stopped = processes.state_of(one.found.pid) in "Tt"
         return not stopped and self.clock() - one.heard_at > SILENCE_S
+
+    def _waits(self, one: Process, switcher: Switcher) -> bool:
+        """Whether the process waits for its device, at this look and at the last one."""
+        pid = one.found.pid
+        if not switcher.at.accelerator.waits(pid):
+            self._waiting.pop(pid, None)
+            return False
+        return self.clock() - self._waiting.setdefault(pid, self.clock()) >= LOOK_S / 2
 
     def _begin(self, run: str, name: str, process: Process) -> None:
         log.warning(
@@ -122,7 +132,8 @@ class Advocate:
 
     async def _go_on(self, plea: Plea) -> bool:
         """Ask, or ask how it stands; whether there is anything to wait for."""
-        breathes = not any(self._is_silent(one) for one in self.registry.processes(plea.run))
+        self.registry.tell_again(plea.run)
+        breathes = self._breathes(plea)
         if breathes or (plea.held_at and self.clock() - plea.held_at > BREATH_S):
             await self._end(plea, breathes)
             return False
@@ -137,6 +148,11 @@ class Advocate:
             log.warning("run %s cannot be asked for: %s", plea.run, failure)
             return False
         return self._heed(plea, reply)
+
+    def _breathes(self, plea: Plea) -> bool:
+        here = self.registry.processes(plea.run)
+        at = next((one.at for one in self.switchers() if one.at.name == plea.slice), None)
+        return not any(self._is_silent(one) or (at and at.accelerator.waits(one.found.pid)) for one in here)
 
     async def _ask(self, plea: Plea) -> AcquireReply:
         return await self.store.run(

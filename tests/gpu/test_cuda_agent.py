@@ -39,7 +39,7 @@ class Job:
             env={**os.environ, **env, "SLICELOCK_JOB": run, "SLICELOCK_RUN": run},
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
-        self.pid = self.told()["ready"]
+        self.pid = self._process.pid
 
     def say(self, what: str) -> None:
         assert self._process.stdin is not None
@@ -51,6 +51,10 @@ class Job:
         line = self._process.stdout.readline()
         assert line, f"job {self.run} has ended"
         return json.loads(line)
+
+    def ready(self) -> None:
+        """Wait until it has loaded PyTorch."""
+        assert self.told()["ready"] == self.pid
 
     def turn(self) -> dict[str, Any]:
         self.say("turn")
@@ -75,12 +79,23 @@ class Stage:
         self.agent: LocalAgent | None = None
 
     def serve(self, **variables: str) -> LocalAgent:
+        if self.agent is not None:
+            sys.stderr.write(self.agent.log())
+            self.agent.close()
         self.agent = LocalAgent({"trainers": "0"}, {**self.env, **variables}).start()
         return self.agent
 
     def job(self, run: str, gib: float, *options: str, **variables: str) -> Job:
-        self.jobs.append(Job({**self.env, **variables}, run, gib, *options))
-        return self.jobs[-1]
+        [made] = self.start((run, gib, *options), **variables)
+        return made
+
+    def start(self, *given: tuple[Any, ...], **variables: str) -> list[Job]:
+        """Several jobs at once; each is (run, GiB, options)."""
+        made = [Job({**self.env, **variables}, *one) for one in given]
+        self.jobs += made
+        for one in made:
+            one.ready()
+        return made
 
     def close(self) -> None:
         for job in self.jobs:
@@ -114,7 +129,7 @@ def helpers_of(agent: LocalAgent) -> list[int]:
 
 def test_two_jobs_share_a_gpu_without_hooks(stage: Stage, on_gpu: Callable[[], set[int]]) -> None:
     stage.serve()
-    a, b = stage.job("a", 12), stage.job("b", 12)
+    a, b = stage.start(("a", 8), ("b", 8))
     told = [(one.run, one.turn()) for one in (a, b, a, b, a)]
     for run, facts in told:
         print(run, facts)
@@ -126,7 +141,7 @@ def test_two_jobs_share_a_gpu_without_hooks(stage: Stage, on_gpu: Callable[[], s
 
 def test_a_foreign_process_keeps_a_run_saved_until_it_leaves(stage: Stage) -> None:
     stage.serve()
-    a, b = stage.job("a", 8), stage.job("b", 1)
+    a, b = stage.start(("a", 8), ("b", 1))
     first = a.turn()
     b.turn()
     command = (
@@ -147,7 +162,7 @@ def test_a_foreign_process_keeps_a_run_saved_until_it_leaves(stage: Stage) -> No
 @pytest.mark.parametrize("victim", ["agent", "helper"])
 def test_a_kill_in_the_middle_of_a_save_costs_nothing(stage: Stage, victim: str) -> None:
     agent = stage.serve()
-    a, b = stage.job("a", 8), stage.job("b", 1)
+    a, b, again = stage.start(("a", 8), ("b", 1), ("c", 8))
     sums = [a.turn()["checksum"], a.turn()["checksum"]]
     b.say("turn")
     wait_until(lambda: "evict a" in shown(stage), 20, "the eviction begins")
@@ -160,7 +175,6 @@ def test_a_kill_in_the_middle_of_a_save_costs_nothing(stage: Stage, victim: str)
         for pid in helpers_of(agent):
             os.kill(pid, signal.SIGKILL)
     assert b.told()["k"] == 1
-    again = stage.job("c", 8)
     expected = [again.turn()["checksum"] for _ in range(3)]
     assert [*sums, a.turn()["checksum"]] == expected
 
@@ -181,13 +195,12 @@ def test_nothing_of_a_run_with_hooks_stays_where_that_is_asked_for(
     stage: Stage, on_gpu: Callable[[], set[int]]
 ) -> None:
     stage.serve(SLICELOCK_ZERO_RESIDUE="1")
-    a, b = stage.job("a", 8, "hook"), stage.job("b", 1)
+    a, b, other = stage.start(("a", 8, "hook"), ("b", 1), ("c", 8))
     sums = [a.turn()["checksum"], a.turn()["checksum"]]
     b.turn()
     assert a.pid not in on_gpu()
     last = a.turn()
     print(last)
-    other = stage.job("c", 8)
     assert [*sums, last["checksum"]] == [other.turn()["checksum"] for _ in range(3)]
 
 
@@ -199,12 +212,13 @@ def test_several_processes_without_the_safe_settings_are_refused_at_once(stage: 
     wait_until(lambda: "NCCL_P2P_DISABLE=1" in stage.agent.log(), 20)
 
 
-def test_a_run_that_froze_itself_gets_a_turn_of_the_agents(stage: Stage) -> None:
+@pytest.mark.parametrize("how", ["touch", "freeze"])
+def test_a_run_that_froze_itself_gets_a_turn_of_the_agents(stage: Stage, how: str) -> None:
     stage.serve()
-    a, b = stage.job("a", 2, SLICELOCK_RENEW="1"), stage.job("b", 1)
+    a, b = stage.start(("a", 2), ("b", 1))
     a.turn()
     b.turn()
-    a.say("touch")  # blocks in the driver, with the interpreter's lock
+    a.say(how)
     assert a.told()["touched"]
     assert b.turn()["k"] == 2
     assert a.turn()["k"] == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from slicelock_agent.advocate import BREATH_S, FIRST_REST_S, SILENCE_S, Advocate
+from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.reconcile import Stay
 from slicelock_agent.registry import Run
 
@@ -35,7 +38,9 @@ class Stage:
         self.process.heard_at, self.told = self.now, 0
         self.stay = Stay("r", RunState.SAVED, image="r@1")
         page = SimpleNamespace(stays={"r": self.stay})
-        switcher: Any = SimpleNamespace(at=SimpleNamespace(name="s", page=page))
+        self.waits = False
+        accelerator = SimpleNamespace(waits=lambda pid: self.waits)
+        switcher: Any = SimpleNamespace(at=SimpleNamespace(name="s", page=page, accelerator=accelerator))
         self.page = page
         self.advocate = Advocate(store, "n1", registry, lambda: [switcher], clock=lambda: self.now)
 
@@ -157,3 +162,45 @@ async def test_only_runs_that_the_driver_saved_can_freeze(stage: Stage) -> None:
     stage.page.stays = {"r": Stay("r", RunState.SAVED, hooked=True)}
     await stage.after(SILENCE_S + 1)
     assert await stage.holder() is None
+
+
+async def test_a_run_that_beats_on_while_it_waits_for_its_gpu(stage: Stage) -> None:
+    stage.waits = True
+    await stage.after(2, heard=True)
+    assert await stage.holder() is None  # perhaps for a moment only
+    await stage.after(2, heard=True)
+    assert (await stage.holder()).run == "r"  # type: ignore[union-attr]
+    await stage.after(2, heard=True)
+    assert await stage.holder() is not None
+    stage.waits = False
+    await stage.after(2, heard=True)
+    assert await stage.holder() is None
+
+
+WAITING = "import threading; lock = threading.Lock(); lock.acquire(); print(1, flush=True); lock.acquire()"
+SLEEPING = "import time; print(1, flush=True); time.sleep(600)"
+
+
+@pytest.mark.parametrize(
+    ("code", "library", "waits"),
+    [
+        (WAITING, "python", True),
+        (WAITING, "/libcuda.so", False),
+        (SLEEPING, "python", False),
+    ],
+)
+def test_who_waits_for_a_lock_is_seen_from_outside(code: str, library: str, waits: bool) -> None:
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: Path(f"/proc/{process.pid}/wchan").exists() and asleep(process.pid))
+        assert waits_in(process.pid, library) is waits
+    finally:
+        process.kill()
+        process.communicate()
+    assert not waits_in(process.pid, library)
+
+
+def asleep(pid: int) -> bool:
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("202", "98", "230", "115", "35")

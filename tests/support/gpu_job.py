@@ -2,14 +2,16 @@
 
     python -m tests.support.gpu_job SLICE GIB [hook]
 
-In: `turn` takes a turn (the first one makes the state), trains a step and yields; `touch` uses the GPU without
-a turn; `end` ends. Out: JSON lines: {"ready": pid}, then for each turn its number, a checksum of the state
-before the step and the seconds that it waited.
+In: `turn` takes a turn (the first one makes the state), trains a step and yields; `touch` uses the GPU
+without a turn, `freeze` with all threads; `end` ends. Out: JSON lines: {"ready": pid}, then for each turn its
+number, a checksum of the state before the step and the seconds that it waited.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -50,8 +52,6 @@ def tell(**facts: Any) -> None:
 
 
 def main(name: str, gib: str, *options: str) -> None:
-    import os
-
     job, trainers = Job(float(gib), "hook" in options), slicelock.Slice(name)
     tell(ready=os.getpid())
     for line in sys.stdin:
@@ -67,6 +67,9 @@ def main(name: str, gib: str, *options: str) -> None:
                     job.step()
                 tell(k=job.k, checksum=before, waited=round(waited, 3))
             case "touch":
+                tell(touched=job.checksum())
+            case "freeze":  # the call keeps the interpreter's lock: no other thread goes on either
+                ctypes.PyDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), MIB)
                 tell(touched=job.checksum())
             case _:
                 return

@@ -155,6 +155,10 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
+    def waits(self, pid: int) -> bool:
+        """Whether a process whose state is saved waits for it, because it used a device all the same."""
+        ...
+
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
         """Why the run's saved state would not fit now, or `at_least` bytes on each device; empty: it does.
 

@@ -76,6 +76,9 @@ class SimBackend:
     def objection(self, subject: Subject) -> str:
         return ""
 
+    def waits(self, pid: int) -> bool:
+        return False
+
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
         for device in subject.devices:
             owner, used = self._device(device).owner, self._device(device).used

@@ -18,6 +18,7 @@ from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import refusal as host_refusal
 from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
 from slicelock_agent.nvml import Gpus, Nvml, resolve
 from slicelock_agent.processes import family
@@ -133,6 +134,9 @@ class CudaBackend:
         most = max(size, saved.bytes if saved else 0)
         known = max(size, 1) if processes else 0  # a process may have memory that NVML does not tell
         return Estimate(known, int(size * HOST_SHARE), most / RATE)
+
+    def waits(self, pid: int) -> bool:
+        return waits_in(pid)
 
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
