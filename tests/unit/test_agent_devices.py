@@ -155,9 +155,6 @@ def test_a_backend_of_another_package_is_taken(tmp_path: Path, monkeypatch: pyte
     from slicelock_agent.backends.hooks import HooksBackend
 
     monkeypatch.setattr(backends, "entry_points", lambda group: [Entry(HooksBackend)])
-    assert set(backends.load(BackendContext(settings_in(tmp_path), Mailbox()))) == {
-        "cuda",
-        "extra",
-        "hooks",
-        "sim",
-    }
+    found = backends.load(BackendContext(settings_in(tmp_path), Mailbox()))
+    assert isinstance(found["extra"], HooksBackend)
+    assert {"hooks", "sim"} <= set(found)
