@@ -104,8 +104,9 @@ class Eviction:
     async def _by_hooks(self) -> bool:
         if not self._at.registry.moves_itself(self._run, self._at.name):
             return False
-        subject = self._at.hooked(self._run, self._fence)
-        self._put(RunState.SNAPSHOTTING, hooked=self._stay.hooked or bool(subject.targets))
+        subject = await self._at.hooked(self._run, self._fence)
+        moves = bool(subject.targets or subject.servers)
+        self._put(RunState.SNAPSHOTTING, hooked=self._stay.hooked or moves)
         report = await unless(self._recalled, self._at.hooks.save(subject, self._at.hook_deadline))
         if report is None:
             return False

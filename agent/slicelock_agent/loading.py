@@ -91,7 +91,7 @@ async def lose(at: Station, stay: Stay) -> None:
 
 async def reload(at: Station, run: str, fence: int, recalled: asyncio.Event) -> Outcome:
     """Have the run's hooks reload what they offloaded; not `free`: they did not."""
-    subject = at.hooked(run, fence)
+    subject = await at.hooked(run, fence)
     report = await unless(recalled, at.hooks.restore(subject, at.hook_deadline))
     if report is None:
         return Outcome(False, recalled=True)

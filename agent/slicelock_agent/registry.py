@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from slicelock.errors import AgentError
+from slicelock.errors import AgentError, ConfigurationError
 from slicelock.identity import ProcessIdentity
 from slicelock.keys import NAME
+from slicelock.servers import Plan
 from slicelock_agent.journal import Journal
 from slicelock_agent.processes import Finder, Found, Presence
 from slicelock_agent.reconcile import whole_number
@@ -30,12 +31,19 @@ PERHAPS_ALIVE = frozenset({Presence.HERE, Presence.UNSEEN, Presence.DENIED})
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """What a process offers for some slices: `own` moves its state by itself and gets no commands."""
+    """What a process offers for some slices: `own` moves its state by itself and gets no commands; with a
+    `server` neither does it, since that is spoken to itself.
+    """
 
     name: str
     slices: tuple[str, ...] = ()
     own: bool = False
     residue: int = 0
+    server: Plan | None = None
+
+    @property
+    def commanded(self) -> bool:
+        return not self.own and self.server is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +73,9 @@ class Process:
     heard_at: float = field(default_factory=time.monotonic)
     """When it last beat, as far as Redis has told here: a moment of this node's monotonic clock."""
 
-    def serves(self, name: str, *, own: bool = False) -> bool:
-        """Whether it has a hook for this slice (which moves its state by itself, or on command)."""
-        return any(hook.own is own and name in (hook.slices or self.slices) for hook in self.hooks)
+    def offers(self, name: str) -> list[Hook]:
+        """Its hooks for this slice."""
+        return [hook for hook in self.hooks if name in (hook.slices or self.slices)]
 
 
 @dataclass(slots=True)
@@ -172,18 +180,20 @@ class Registry:
 
     def commanded(self, run: str, name: str) -> list[Process]:
         """Those of them whose hooks move state on this slice on command."""
-        return [one for one in self.processes(run) if one.serves(name)]
+        return [one for one in self.processes(run) if any(hook.commanded for hook in one.offers(name))]
+
+    def served(self, run: str, name: str) -> list[tuple[Process, Plan]]:
+        """The model servers of its processes whose memory is this slice's."""
+        offered = [(one, hook.server) for one in self.processes(run) for hook in one.offers(name)]
+        return [(one, plan) for one, plan in offered if plan is not None]
 
     def moves_itself(self, run: str, name: str) -> bool:
         """Whether a process of the run offers to free this slice's devices, on command or by itself."""
-        return any(one.serves(name) or one.serves(name, own=True) for one in self.processes(run))
+        return any(one.offers(name) for one in self.processes(run))
 
     def residue(self, run: str, name: str) -> int:
         """Bytes that the run's hooks may leave behind on a device."""
-        hooks = [
-            hook for one in self.processes(run) for hook in one.hooks if name in (hook.slices or one.slices)
-        ]
-        return sum(hook.residue for hook in hooks)
+        return sum(hook.residue for one in self.processes(run) for hook in one.offers(name))
 
     # ------------------------------------------------------------ looking processes up
 
@@ -269,7 +279,7 @@ class Registry:
         try:
             process.heard_at = time.monotonic() - whole_number(entry.get("heard_ms") or 0) / 1000
             process.slices, process.hooks = _facts(entry)
-        except (ValueError, TypeError, KeyError, AttributeError) as failure:
+        except (ConfigurationError, ValueError, TypeError, KeyError, AttributeError) as failure:
             self._complain(run.name, f"process {text} describes itself wrongly: {failure}")
         try:
             for told in (entry.get("command"), entry.get("answer")):
@@ -318,12 +328,13 @@ def _facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Hook, ...]]
 
 
 def _hook(raw: Mapping[str, Any]) -> Hook:
-    residue = raw.get("residue") or 0
+    residue, server = raw.get("residue") or 0, raw.get("server")
     return Hook(
         name=str(raw.get("name", "")),
         slices=_names(raw.get("slices")),
         own=raw.get("self") is True,
         residue=max(0, whole_number(residue)),
+        server=Plan.of(cast(Mapping[str, Any], server)) if isinstance(server, dict) else None,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
 from slicelock_agent.admission import HostBudget
-from slicelock_agent.backends.base import Accelerator, Backend, Subject, Target
+from slicelock_agent.backends.base import Accelerator, Backend, Served, Subject, Target
 from slicelock_agent.journal import Page
 from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted
 from slicelock_agent.registry import Process, Registry
@@ -70,9 +71,20 @@ class Station:
         """The run with all of its processes here, for the accelerator."""
         return self._subject(run, fence, image, self.registry.processes(run))
 
-    def hooked(self, run: str, fence: int) -> Subject:
-        """The run with those of its processes whose hooks take commands for this slice."""
-        return self._subject(run, fence, "", self.registry.commanded(run, self.name))
+    async def hooked(self, run: str, fence: int) -> Subject:
+        """The run with those of its processes whose hooks take commands for this slice, and its servers."""
+        subject = self._subject(run, fence, "", self.registry.commanded(run, self.name))
+        served = self.registry.served(run, self.name)
+        return replace(subject, servers=tuple([await self._server(subject, *one) for one in served]))
+
+    async def _server(self, subject: Subject, process: Process, plan: Plan) -> Served:
+        """A server of the run; those that cannot say themselves whether they sleep are looked at."""
+        target = _target(process)
+        if plan.tells:
+            return Served(target, plan)
+        allowed = 0 if self.accelerator.exclusive else self.registry.residue(subject.run, self.name)
+        left = await self.accelerator.left(replace(subject, targets=(target,)), allowed)
+        return Served(target, plan, asleep=not left)
 
     async def left(self, run: str, image: str = "") -> str:
         """What of a run is still on the devices and may not be; empty when they are free of it.
@@ -109,5 +121,9 @@ class Station:
         return DRIVER_FACTOR * self.accelerator.estimate(subject).seconds + DRIVER_PATIENCE_S
 
     def _subject(self, run: str, fence: int, image: str, processes: list[Process]) -> Subject:
-        targets = tuple(Target(str(one.identity), one.found.pid, one.found.pidfd) for one in processes)
+        targets = tuple(_target(one) for one in processes)
         return Subject(run, self.name, self.devices, fence, image, targets)
+
+
+def _target(process: Process) -> Target:
+    return Target(str(process.identity), process.found.pid, process.found.pidfd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -82,14 +82,14 @@ class Server:
         """Have all servers asleep; SnapshotFailed says which is not, and why."""
         failures = in_own_loop(fleet.offload(self._servers, self._deadline, UNDO_S, self._load()))
         if failures:
-            raise SnapshotFailed("; ".join(failures.values()))
+            raise SnapshotFailed(words(failures))
         return Moved(0)
 
     def reload(self) -> Moved:
         """Wake those that `offload` has put to sleep; RestoreFailed says which is not awake, and why."""
         failures = in_own_loop(fleet.wake(self._servers, self._deadline, self._load()))
         if failures:
-            raise RestoreFailed("; ".join(failures.values()))
+            raise RestoreFailed(words(failures))
         return Moved(0)
 
     def __repr__(self) -> str:
@@ -119,6 +119,11 @@ def check_refill(kind: Kind, level: int, reload: object) -> None:
             "vLLM's sleep level 2 drops the weights.",
             advice="Say with reload=… how they are filled again, or use level 1.",
         )
+
+
+def words(failures: Mapping[str, str]) -> str:
+    """Why it failed, by server, in one line."""
+    return "; ".join(f"{name}: {why}" for name, why in failures.items())
 
 
 async def called(work: Callable[[], object]) -> None:

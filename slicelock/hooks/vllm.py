@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
 from slicelock.hooks.moved import Moved
-from slicelock.hooks.server import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop
+from slicelock.hooks.server import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.servers import Kind, Mode, NoAnswer, Plan, ServerError, Vllm, fleet
 from slicelock.servers.plan import mode_of
 from slicelock.servers.vllm import KNOWS_MODES
@@ -64,14 +64,14 @@ class VllmEngine:
         """Have the engine asleep; SnapshotFailed says why it is not."""
         failures = self._run(fleet.offload(self._servers, self._deadline, UNDO_S, self._load))
         if failures:
-            raise SnapshotFailed("; ".join(failures.values()))
+            raise SnapshotFailed(words(failures))
         return Moved(0)
 
     def reload(self) -> Moved:
         """Wake the engine if `offload` has put it to sleep; RestoreFailed says why it is not awake."""
         failures = self._run(fleet.wake(self._servers, self._deadline, self._load))
         if failures:
-            raise RestoreFailed("; ".join(failures.values()))
+            raise RestoreFailed(words(failures))
         return Moved(0)
 
     async def _load(self) -> None:
@@ -181,7 +181,7 @@ class EngineControl:
 
     async def _call(self, method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """ServerError for whatever it raises; NoAnswer when a coroutine takes too long."""
-        asked = f"{self.name}.{getattr(method, '__name__', 'call')}"
+        asked = getattr(method, "__name__", "a call")
         try:
             result = method(*arguments, **named)
             if not inspect.isawaitable(result):

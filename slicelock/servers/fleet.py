@@ -26,7 +26,7 @@ async def offload(
     if failures:
         begun = [server for server in servers if server.record.steps]
         for name, why in (await wake(begun, undo_allowed, load)).items():
-            failures[name] = f"{failures[name]}; {why}" if name in failures else f"{why} again"
+            failures[name] = f"{failures[name]}; {why}" if name in failures else why
     return failures
 
 
@@ -68,7 +68,7 @@ async def _each(
             async with asyncio.timeout(allowed):
                 await verb(server)
         except TimeoutError:
-            return f"{server.name} could not {words} within {allowed:g} s"
+            return f"it could not {words} within {allowed:g} s"
         except SlicelockError as failure:
             return str(failure)
         return ""

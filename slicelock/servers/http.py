@@ -120,9 +120,9 @@ class Wire:
         content = b"" if body is None else json.dumps(body).encode()
         return await self._ask(f"POST {path}", self._request("POST", path, query, content), sending)
 
-    async def _ask(self, what: str, request: bytes, sending: Callable[[], None]) -> Reply:
+    async def _ask(self, asked: str, request: bytes, sending: Callable[[], None]) -> Reply:
         """NoAnswer when nothing that can be understood came in time; any status is an answer."""
-        asked, connected = what.replace(" ", f" {self.address}", 1), False
+        connected = False
         try:
             async with asyncio.timeout(self.timeout):
                 reader, writer = await self._connect()

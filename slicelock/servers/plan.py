@@ -66,6 +66,11 @@ class Plan:
             raise ConfigurationError("Only SGLang releases by tag; vLLM has sleep levels.")
 
     @property
+    def tells(self) -> bool:
+        """Whether a server of this kind can be asked whether it sleeps."""
+        return self.kind is Kind.VLLM
+
+    @property
     def address(self) -> Address:
         return Address.parse(self.url)
 
@@ -78,7 +83,7 @@ class Plan:
         """Read facts that somebody wrote; ConfigurationError names what is wrong with them."""
         known = {name: facts[name] for name in cls.__slots__ if facts.get(name) is not None}
         try:
-            return cls(
+            plan = cls(
                 url=str(Address.parse(str(known.pop("url", "")))),
                 kind=kind_of(known.pop("kind", "")),
                 level=int(known.pop("level", 1)),
@@ -89,6 +94,9 @@ class Plan:
             )
         except (TypeError, ValueError) as failure:
             raise ConfigurationError(f"A server is described wrongly: {failure}.") from None
+        if plan.level == 2 and not plan.reload:
+            raise ConfigurationError("A server that drops its weights needs a method that fills them again.")
+        return plan
 
 
 def kind_of(word: object) -> Kind:

@@ -79,13 +79,11 @@ class Sglang(ModelServer):
     def _check(self, facts: dict[str, Any]) -> bool:
         """Whether the weights are dropped; ServerError when nothing would be freed, or weights be lost."""
         if facts.get("enable_memory_saver") is not True:
-            raise ServerError(
-                f"{self.name} cannot release its memory: start SGLang with --enable-memory-saver"
-            )
+            raise ServerError("it cannot release its memory: start SGLang with --enable-memory-saver")
         dropped = WEIGHTS in self._tags and facts.get("enable_weights_cpu_backup") is not True
         if dropped and not self._refill:
             raise ServerError(
-                f"{self.name} would lose its weights: start SGLang with --enable-weights-cpu-backup, or say "
+                "it would lose its weights: start SGLang with --enable-weights-cpu-backup, or say "
                 "with reload=… of slicelock.hooks.Server how they are pushed again"
             )
         return dropped
@@ -94,14 +92,14 @@ class Sglang(ModelServer):
         """Have no request running and none begin; ServerError when that takes too long."""
         mode, drain = self.plan.mode, self.plan.drain
         if mode is Mode.KEEP and version < KNOWS_PAUSES:
-            raise ServerError(f"{self.name} is older than SGLang 0.5.6, which has no mode 'keep'; use 'wait'")
+            raise ServerError("it is older than SGLang 0.5.6, which has no mode 'keep'; use 'wait'")
         if mode is Mode.WAIT and not await self._drained(self._is_idle, drain):
-            raise ServerError(f"{self.name} still answers requests after {drain:g} s; it is left awake")
+            raise ServerError(f"it still answers requests after {drain:g} s; it is left awake")
         if not await self._is_paused():
             self._set(CONTINUE)
             (await self._wire.post("/pause_generation", body={"mode": PAUSES[mode]})).checked()
         if not await self._drained(self._is_idle, SETTLING_S):
-            raise ServerError(f"{self.name} is paused and still answers requests; it is left awake")
+            raise ServerError("it is paused and still answers requests; it is left awake")
 
     async def _is_idle(self) -> bool:
         reply = await self._wire.post("/flush_cache")
@@ -152,7 +150,7 @@ class Sglang(ModelServer):
         except NoAnswer as silence:
             if not silence.arrived:
                 raise
-            log.warning("%s; looking whether it was carried out", silence)
+            log.warning("%s: %s; looking whether it was carried out", self.name, silence)
             await self._settled()
         self.record.under_way = ""
 

@@ -93,9 +93,9 @@ class Vllm(ModelServer):
         """ServerError when there are requests that the sleep would harm."""
         plan = self.plan
         if plan.mode is Mode.WAIT and not await self._drained(self._is_idle, plan.drain):
-            raise ServerError(f"{self.name} still answers requests after {plan.drain:g} s; it is left awake")
+            raise ServerError(f"it still answers requests after {plan.drain:g} s; it is left awake")
         if plan.mode is Mode.KEEP and await self._control.version() < KNOWS_MODES:
-            raise ServerError(f"{self.name} is older than vLLM 0.17, which has no mode 'keep'; use 'wait'")
+            raise ServerError("it is older than vLLM 0.17, which has no mode 'keep'; use 'wait'")
 
     async def _is_idle(self) -> bool:
         return not await self._control.running()
@@ -126,13 +126,13 @@ class Vllm(ModelServer):
         except NoAnswer as silence:
             if not silence.arrived:
                 raise
-            log.warning("%s; looking whether it was carried out", silence)
+            log.warning("%s: %s; looking whether it was carried out", self.name, silence)
             patience = float("inf")
         end = loop.time() + patience
         while await self._sleeps_now() is not asleep:
             if loop.time() > end:
                 found = "put to sleep, but is awake" if asleep else "woken, but sleeps or is paused"
-                raise ServerError(f"{self.name} answers that it was {found}")
+                raise ServerError(f"it answers that it was {found}")
             await asyncio.sleep(POLL_S)
 
     async def _sleeps_now(self) -> bool | None:

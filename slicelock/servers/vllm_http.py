@@ -23,7 +23,7 @@ class VllmHttp:
         reply = await self._wire.get("/is_sleeping")
         if reply.status == 404:
             raise Refused(
-                f"{self.name} has no sleep mode to ask for: start vLLM with --enable-sleep-mode and "
+                "it has no sleep mode to ask for: start vLLM with --enable-sleep-mode and "
                 "VLLM_SERVER_DEV_MODE=1",
                 status=404,
             )

@@ -213,7 +213,7 @@ def test_a_server_without_memory_saver_is_named_with_the_remedy(start: Callable[
 def test_one_of_three_fails_and_the_others_are_as_before(start: Callable[..., Sglang]) -> None:
     servers = [start() for _ in range(3)]
     servers[1].faults[RELEASE] = Fault(500, effect=False, body=b'{"error": "busy"}')
-    with pytest.raises(SnapshotFailed, match=rf"{servers[1].url}{RELEASE} was answered with 500"):
+    with pytest.raises(SnapshotFailed, match=rf"{servers[1].url}: POST {RELEASE} was answered with 500"):
         hook(*servers).offload()
     for server in servers:
         assert (server.released, server.paused) == (set(), False)
@@ -223,7 +223,7 @@ def test_one_of_three_fails_and_the_others_are_as_before(start: Callable[..., Sg
 def test_one_of_three_is_gone(start: Callable[..., Sglang]) -> None:
     servers = [start() for _ in range(3)]
     servers[1].stop()
-    with pytest.raises(SnapshotFailed, match=f"{servers[1].url}/server_info failed"):
+    with pytest.raises(SnapshotFailed, match=f"{servers[1].url}: GET /server_info failed"):
         hook(*servers).offload()
     assert [server.released for server in servers] == [set()] * 3
 
@@ -281,7 +281,7 @@ def test_a_release_that_stays_unanswered_is_undone_later(
     with pytest.raises(SnapshotFailed) as failed:
         one.offload()
     assert str(failed.value) == (
-        f"{server.url} could not be put to sleep within 1 s; {server.url} could not be woken within 0.5 s"
+        f"{server.url}: it could not be put to sleep within 1 s; it could not be woken within 0.5 s"
     )
     assert (server.released, other.released) == (ALL, set())
     server.faults.clear()

@@ -148,14 +148,18 @@ def test_an_old_llm_is_not_given_a_mode() -> None:
     llm = OldLLM()
     hook(llm).offload()
     assert changing(llm.core) == [("sleep", 1)]
-    with pytest.raises(SnapshotFailed, match=r"OldLLM is older than vLLM 0\.17, which has no mode 'keep'"):
+    with pytest.raises(
+        SnapshotFailed, match=r"OldLLM: it is older than vLLM 0\.17, which has no mode 'keep'"
+    ):
         hook(OldLLM(), mode="keep").offload()
 
 
 def test_an_llm_that_generates_is_left_awake() -> None:
     llm = LLM()
     llm.core.running = 1
-    with pytest.raises(SnapshotFailed, match=r"LLM still answers requests after 0\.3 s; it is left awake"):
+    with pytest.raises(
+        SnapshotFailed, match=r"LLM: it still answers requests after 0\.3 s; it is left awake"
+    ):
         hook(llm).offload()
     assert not changing(llm.core)
 
@@ -203,7 +207,7 @@ def test_level_2_with_a_method_of_the_workers() -> None:
 def test_a_sleep_that_fails_is_undone_and_named() -> None:
     llm = LLM()
     llm.core.fails["sleep"] = AssertionError("Memory usage increased after sleeping.")
-    with pytest.raises(SnapshotFailed, match=r"LLM\.sleep failed: AssertionError: Memory usage increased"):
+    with pytest.raises(SnapshotFailed, match=r"LLM: sleep failed: AssertionError: Memory usage increased"):
         hook(llm).offload()
     assert ("wake_up", None) not in llm.core.calls
 
@@ -212,7 +216,7 @@ def test_a_sleep_without_effect_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("slicelock.servers.vllm.SETTLING_S", 0.1)
     llm = LLM()
     llm.core.frees = False
-    with pytest.raises(SnapshotFailed, match="LLM answers that it was put to sleep, but is awake"):
+    with pytest.raises(SnapshotFailed, match="LLM: it answers that it was put to sleep, but is awake"):
         hook(llm).offload()
 
 
@@ -221,7 +225,7 @@ def test_a_waking_that_fails_can_be_tried_again() -> None:
     one = hook(llm)
     one.offload()
     llm.core.fails["wake_up"] = RuntimeError("CUDA error: out of memory")
-    with pytest.raises(RestoreFailed, match=r"LLM\.wake_up failed: RuntimeError: CUDA error: out of memory"):
+    with pytest.raises(RestoreFailed, match=r"LLM: wake_up failed: RuntimeError: CUDA error: out of memory"):
         one.reload()
     llm.core.fails.clear()
     one.reload()
@@ -295,7 +299,7 @@ async def test_a_sleep_that_takes_too_long_is_looked_after() -> None:
     engine = AsyncLLM()
     engine.held = asyncio.Event()
     one = hook(engine, timeout=0.1, deadline=0.5)
-    with pytest.raises(SnapshotFailed, match=r"AsyncLLM could not be put to sleep within 0\.5 s"):
+    with pytest.raises(SnapshotFailed, match=r"AsyncLLM: it could not be put to sleep within 0\.5 s"):
         await aside(one.offload)
     assert [call for call in changing(engine.core) if call[0] == "sleep"] == [("sleep", 1, "wait")]
 

@@ -12,22 +12,28 @@ from typing import Any
 
 from slicelock.errors import BackendUnavailable
 from slicelock_agent.backends.base import Backend, BackendContext
+from slicelock_agent.backends.together import Together
 
 GROUP = "slicelock.backends"
 OWN = {
     "cuda": "slicelock_agent.backends.cuda:CudaBackend",
     "hooks": "slicelock_agent.backends.hooks:HooksBackend",
+    "http": "slicelock_agent.backends.http:HttpBackend",
     "sim": "slicelock_agent.backends.sim:SimBackend",
 }
 
 
 def load(context: BackendContext) -> dict[str, Backend]:
-    """Every backend there is, by name; BackendUnavailable when one of another package cannot be made."""
+    """Every backend there is, by name; BackendUnavailable when one of another package cannot be made.
+
+    A run's own ways are one: commands to the hooks of its processes, and questions to its servers.
+    """
     found = {name: _own(place) for name, place in OWN.items()}
     for entry in entry_points(group=GROUP):
         if entry.name not in found:
             found[entry.name] = _foreign(entry)
-    return {name: _make(name, kind, context) for name, kind in found.items()}
+    made = {name: _make(name, kind, context) for name, kind in found.items()}
+    return {**made, "hooks": Together(made["hooks"], made["http"])}
 
 
 def _own(place: str) -> Any:

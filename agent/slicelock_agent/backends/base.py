@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
 from slicelock_agent.mailbox import Mailbox
 
@@ -40,6 +41,18 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """A model server that a process of the run is or has started, and how it is put to sleep.
+
+    `asleep`: whether nothing of it is on the devices, as far as the accelerator can tell.
+    """
+
+    target: Target
+    plan: Plan
+    asleep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """What a verb is about: a run's state on the devices of a slice, under the fence of the present switch.
 
@@ -52,6 +65,7 @@ class Subject:
     fence: int
     image: str = ""
     targets: tuple[Target, ...] = ()
+    servers: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
