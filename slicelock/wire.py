@@ -47,26 +47,32 @@ def _arguments(kind: type[Command]) -> Callable[[Command], tuple[object, ...]]:
     return cast(Callable[[Command], tuple[object, ...]], attrgetter(*names))
 
 
-def _text(raw: bytes | str | int) -> str:
+Raw = bytes | str | int  # an item of a reply, as a server or a stand-in for one sends it
+
+
+def _text(raw: Raw) -> str:
     return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
 
 
-def _fences(text: str) -> Fences:
-    return {name: int(fence) for name, fence in json.loads(text).items()}
+_read_json = json.JSONDecoder().raw_decode
 
 
-_DECODERS: dict[object, Callable[[str], object]] = {
-    str: str,
+def _json(raw: Raw) -> Any:
+    return _read_json(_text(raw))[0]
+
+
+_DECODERS: dict[object, Callable[[Raw], object]] = {
+    str: _text,
     int: int,
-    bool: lambda text: text == "1",
-    Words: lambda text: tuple(text.split()),
-    Fences: _fences,
-    Json: json.loads,
+    bool: lambda raw: _text(raw) == "1",
+    Words: lambda raw: tuple(_text(raw).split()),
+    Fences: lambda raw: {name: int(fence) for name, fence in _json(raw).items()},
+    Json: _json,
 }
 
 
 @cache
-def _decoders(kind: type[Reply]) -> dict[bytes | str | int, tuple[str, Callable[[str], object]]]:
+def _decoders(kind: type[Reply]) -> dict[Raw, tuple[str, Callable[[Raw], object]]]:
     """By a field's name as it comes, bytes or text: the name, and what reads its value."""
     hints = get_type_hints(kind).items()
     known = {name: (name, _DECODERS[hint]) for name, hint in hints if hint in _DECODERS}
@@ -85,7 +91,7 @@ class Reply:
     schema: str = ""
 
     @classmethod
-    def decode(cls: type[R], raw: Sequence[bytes | str | int]) -> R:
+    def decode(cls: type[R], raw: Sequence[Raw]) -> R:
         """Read a reply array; unknown names are ignored, so that an older client understands a newer script."""
         outcome = _text(raw[0])
         if outcome == "SCHEMA":
@@ -94,9 +100,10 @@ class Reply:
                 advice="Upgrade the older of the two; agents first.",
             )
         decoders, facts = _decoders(cls), dict[str, Any]()
-        for name, value in zip(raw[1::2], raw[2::2], strict=True):
-            if known := decoders.get(name):
-                facts[known[0]] = known[1](_text(value))
+        for at in range(1, len(raw), 2):
+            if known := decoders.get(raw[at]):
+                name, read = known
+                facts[name] = read(raw[at + 1])
         return cls(outcome, **facts)
 
 
@@ -112,7 +119,7 @@ class Command(Generic[R]):
         """The script's ARGV."""
         return [_encode(value) for value in _arguments(type(self))(self)]
 
-    def decode(self, raw: Sequence[bytes | str | int]) -> R:
+    def decode(self, raw: Sequence[Raw]) -> R:
         """Read the script's answer to this call."""
         return cast(R, self.reply.decode(raw))
 

@@ -41,6 +41,7 @@ class _Slices:
         self._priority = None if priority is None else _checked_priority(priority)
         self._given, self._loaded = settings, settings
         self._ground: Ground | None = None
+        self._wishes: dict[tuple[object, ...], Wish] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.names))})"
@@ -57,10 +58,17 @@ class _Slices:
         if ground and not (ground.party and (ground.party.foreign or ground.party.closed)):
             return ground
         self._loaded = self._given
+        self._wishes.clear()
         self._ground = ground = ground_of(self._settings)
         return ground
 
-    def _wish(self, phase: str, timeout: float | None, wait: bool, priority: int | None) -> Wish:
+    def _wish(self, *asked: *tuple[str, float | None, bool, int | None]) -> Wish:
+        """The wish for these arguments; they are the same ones over and over."""
+        if (wish := self._wishes.get(asked)) is None:
+            wish = self._wishes[asked] = self._new_wish(*asked)
+        return wish
+
+    def _new_wish(self, phase: str, timeout: float | None, wait: bool, priority: int | None) -> Wish:
         if phase:
             check_name("phase", phase)
         if timeout is not None and timeout < 0:

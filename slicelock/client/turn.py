@@ -193,11 +193,17 @@ class BaseTurn(ABC):
 
 
 class Turn(BaseTurn):
-    """A turn of a `Slice`. `lost` is set as soon as it is known that the turn is over against one's will."""
+    """A turn of a `Slice`."""
 
     def __init__(self, ground: Ground, wish: Wish, on_lost: Callable[[Turn], None] | None = None) -> None:
         super().__init__(ground, wish, on_lost)
-        self.lost = threading.Event()
+        self._events: dict[str, threading.Event] = {}
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set as soon as it is known that the turn is over against its holder's will."""
+        # Made when somebody looks: to make one takes as long as the rest of a turn's own work.
+        return self._events.get("lost") or self._events.setdefault("lost", threading.Event())
 
     def yield_(self, *slices: str) -> int:
         """Give the turn up, or only some of its slices; how many requests wait for them.
