@@ -99,7 +99,7 @@ class Advocate:
                 del self.pleas[key]
 
     def _saved_from_outside(self, switcher: Switcher) -> list[str]:
-        stays = switcher.at.page.stays.values()
+        stays = () if switcher.at.accelerator.exclusive else switcher.at.page.stays.values()
         return [stay.run for stay in stays if stay.state is RunState.SAVED and stay.image]
 
     def _frozen(self, run: str, switcher: Switcher) -> Process | None:

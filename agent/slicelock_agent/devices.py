@@ -102,7 +102,9 @@ class DeviceLocks:
 def _hold(path: Path, device: str, owner: str) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.open("a+")
+        # Others may write in this folder too, and may have put a link there.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.fdopen(os.open(path, flags, 0o644), "r+")
     except OSError as failure:
         raise ConfigurationError(f"Device {device} cannot be held with {path}: {failure.strerror}.") from None
     try:

@@ -130,6 +130,9 @@ class Eviction:
         if other := self._at.elsewhere(self._run):
             self._reasons.append(f"in use on {other}")
             return False
+        if why := self._at.hidden(self._run):
+            self._reasons.append(why)
+            return False
         image = f"{self._run}@{self._fence}"
         self._put(RunState.SNAPSHOTTING, image=image)
         subject = self._at.subject(self._run, self._fence, image)

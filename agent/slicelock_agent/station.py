@@ -11,6 +11,7 @@ from slicelock.states import RunState
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, Served, Subject, Target
 from slicelock_agent.journal import Page
+from slicelock_agent.processes import Presence
 from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted
 from slicelock_agent.registry import Process, Registry
 
@@ -96,11 +97,32 @@ class Station:
 
     def objection(self, run: str, wanted: Wanted) -> str:
         """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""
+        if reason := self.hidden(run):
+            return reason
         hooked = self.registry.moves_itself(run, self.name)
         if "cuda" not in (wanted.ways or self.ways) or (hooked and not self.empties(wanted)):
             return ""
         if reason := self.accelerator.objection(self.subject(run, wanted.fence)):
             return f"it could not be evicted from here: {reason}"
+        return ""
+
+    def hidden(self, run: str) -> str:
+        """Why not all processes of a run can be moved from here; empty when they can, or need not be."""
+        known = self.registry.runs.get(run)
+        if self.accelerator.exclusive or known is None or self.registry.moves_itself(run, self.name):
+            return ""
+        for one in known.processes.values():
+            what = f"its process {one.identity.pid}"
+            if one.found.presence is Presence.UNSEEN:
+                return (
+                    f"{what} cannot be seen from here (another pid namespace); run the agent in the "
+                    "machine's own (in Kubernetes: hostPID), or give the run hooks"
+                )
+            if one.found.presence is Presence.DENIED:
+                return (
+                    f"{what} is of a user that this agent may not touch; name that user in "
+                    "SLICELOCK_ALLOW_UIDS, or give the run hooks"
+                )
         return ""
 
     def empties(self, wanted: Wanted) -> bool:

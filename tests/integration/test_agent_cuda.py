@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from slicelock.errors import AgentError
 from tests.support.fake_driver import GIB
 from tests.support.gpu_rig import GPU, QUICK, SAFE, GpuRig, Parent, processes
 from tests.support.wait import wait_until, wait_until_async
@@ -326,3 +328,37 @@ async def test_without_a_driver_the_reason_is_one_line(tmp_path: Path, one: list
         assert (result.outcome, result.what) == ("FAILED", "evict")
         assert "the driver cannot be called" in result.reason
         assert rig.states() == {"a": "loaded"}
+
+
+async def test_n18_nothing_is_saved_that_cannot_be_written_down(
+    rig: GpuRig, three: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.has("a", three)
+    await rig.turn("a", 10)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rig.accelerator._records, "write", full)
+    result = await rig.turn("b", 20)
+    assert "No space left on device" in result.reason
+    assert not rig.world.log("save")
+    await rig.idle()
+    assert rig.world.states(three) == ["running"] * 3
+    assert rig.states() == {"a": "loaded"}
+
+
+async def test_n18_nothing_is_begun_without_the_journal(
+    rig: GpuRig, one: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.has("a", one)
+    await rig.turn("a", 10)
+
+    def full(*_: object) -> None:
+        raise AgentError("the journal cannot be written: disk is full")
+
+    monkeypatch.setattr(rig.page, "_save", full)
+    assert "disk is full" in (await rig.turn("b", 20)).reason
+    assert not rig.world.log("lock")
+    monkeypatch.undo()
+    assert (await rig.turn("b", 30)).outcome == "READY"

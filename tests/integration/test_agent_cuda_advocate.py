@@ -39,7 +39,7 @@ class Stage:
         self.stay = Stay("r", RunState.SAVED, image="r@1")
         page = SimpleNamespace(stays={"r": self.stay})
         self.waits = False
-        accelerator = SimpleNamespace(waits=lambda pid: self.waits)
+        accelerator = SimpleNamespace(waits=lambda pid: self.waits, exclusive=False)
         switcher: Any = SimpleNamespace(at=SimpleNamespace(name="s", page=page, accelerator=accelerator))
         self.page = page
         self.advocate = Advocate(store, "n1", registry, lambda: [switcher], clock=lambda: self.now)

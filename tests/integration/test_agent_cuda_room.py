@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from slicelock_agent.admission import HostBudget
+from slicelock_agent.processes import Found, Presence
 from slicelock_agent.reconcile import Wanted
+from slicelock_agent.registry import Process, Run
 
 from slicelock.errors import SlicelockError
+from slicelock.identity import ProcessIdentity
 from tests.support.fake_driver import GIB
 from tests.support.gpu_rig import GPU, OTHER, SAFE, SIZE, GpuRig, processes
 from tests.support.wait import wait_until_async
@@ -288,6 +291,21 @@ async def test_clients_of_mps_are_refused(rig: GpuRig) -> None:
     with processes(1, CUDA_MPS_PIPE_DIRECTORY="/tmp/mps") as pids:
         rig.has("a", pids)
         await refused(rig, "is a client of MPS")
+
+
+@pytest.mark.parametrize(
+    ("presence", "words"),
+    [(Presence.UNSEEN, "another pid namespace"), (Presence.DENIED, "SLICELOCK_ALLOW_UIDS")],
+)
+async def test_processes_that_cannot_be_reached_are_told(rig: GpuRig, presence: Presence, words: str) -> None:
+    hidden = Process(ProcessIdentity("b", 1, 77, 1), Found(presence))
+    rig.registry.runs["a"] = Run("a", processes={"b:1:77:1": hidden})
+    await refused(rig, f"its process 77 {'cannot' if presence is Presence.UNSEEN else 'is'}")
+    rig.registry.hook_runs.add("a")
+    assert (await rig.turn("a", 20)).outcome == "READY"
+    rig.registry.hook_runs.clear()
+    assert words in (await rig.turn("b", 30)).reason
+    assert rig.states() == {"a": "loaded"}
 
 
 async def test_a_process_on_a_gpu_of_another_slice_is_refused(tmp_path: Path, one: list[int]) -> None:

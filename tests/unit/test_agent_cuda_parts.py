@@ -208,9 +208,11 @@ class Figures:
         return self._users
 
 
-def memory(used: int, users: dict[int, int | None], known: tuple[int, ...] = ()) -> DeviceMemory:
+def memory(
+    used: int, users: dict[int, int | None], known: tuple[int, ...] = (), *, sees_all: bool = True
+) -> DeviceMemory:
     figures: object = Figures(used * GIB, users)
-    return DeviceMemory(figures, lambda: known, Patience())  # type: ignore[arg-type]
+    return DeviceMemory(figures, lambda: known, Patience(), sees_all=sees_all)  # type: ignore[arg-type]
 
 
 ONE, TWO = Process(1, 1), Process(2, 1)
@@ -236,6 +238,18 @@ def test_room_counts_the_margin_and_names_who_is_there() -> None:
     assert memory(39, {1: 39 * GIB}, (1,)).refusal(saved) == "g has 61.00 GiB free, 61.20 GiB are needed"
     assert "it is used by process 999999999 (not to be seen" in memory(50, {999999999: GIB}).refusal(saved)
     assert "no run has registered" in memory(1, {999999999: GIB}).refusal(saved)
+
+
+def test_pids_of_another_namespace_tell_nothing() -> None:
+    saved = Saved({ONE: {"g": 60 * GIB}})
+    assert memory(1, {999999999: GIB}, sees_all=False).refusal(saved) == ""
+    assert f"process {os.getpid()}" in memory(1, {os.getpid(): GIB}, sees_all=False).refusal(saved)
+    assert memory(50, {999999999: GIB}, sees_all=False).refusal(saved) != ""
+
+
+def test_a_run_of_unknown_size_needs_an_empty_gpu() -> None:
+    assert "process 1 " in memory(1, {1: GIB}, (1,)).others(["g"])
+    assert memory(1, {}).others(["g"]) == ""
 
 
 def test_a_run_that_had_filled_the_gpu_needs_no_margin() -> None:

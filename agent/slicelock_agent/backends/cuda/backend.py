@@ -13,7 +13,7 @@ from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subj
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
 from slicelock_agent.backends.cuda.census import Census
-from slicelock_agent.backends.cuda.discovery import Process, processes_of, stopped
+from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import refusal as host_refusal
 from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
@@ -140,8 +140,10 @@ class CudaBackend:
 
     def room_for(self, subject: Subject, at_least: int = 0) -> str:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
-        if saved is not None and (why := _standing(saved.processes) or self._memory.refusal(saved)):
-            return why
+        if saved is not None:
+            here = {one: size for one, size in saved.processes.items() if identified(one.pid) == one}
+            if why := _standing(here) or self._memory.refusal(Saved(here, saved.spare)):
+                return why
         for uuid in subject.devices:
             if at_least and (why := self._memory.lacks(uuid, at_least, 0)):
                 return why
@@ -264,7 +266,7 @@ class CudaBackend:
         if why := _standing(coming):
             return why
         if saved is None or set(coming) - set(saved.processes):
-            return self._memory.company(subject.devices)
+            return self._memory.others(subject.devices)
         return self._memory.refusal(Saved({one: saved.processes[one] for one in coming}, saved.spare))
 
     async def _back_again(

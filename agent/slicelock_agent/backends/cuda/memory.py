@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 
 from slicelock.host_memory import readable
 from slicelock_agent.backends.cuda.discovery import Process, described
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience
 from slicelock_agent.nvml import Gpus
+from slicelock_agent.processes import FIRST_NAMESPACE, namespace_of
 
 GIB = 1 << 30
 MARGIN, MARGIN_SHARE = GIB, 0.02
@@ -21,8 +23,16 @@ CONTEXT = 2 * GIB
 class DeviceMemory:
     """The memory of this node's GPUs. `registered` gives the pids of every run that is known here."""
 
-    def __init__(self, gpus: Gpus, registered: Callable[[], Collection[int]], patience: Patience) -> None:
+    def __init__(
+        self,
+        gpus: Gpus,
+        registered: Callable[[], Collection[int]],
+        patience: Patience,
+        *,
+        sees_all: bool | None = None,
+    ) -> None:
         self._gpus, self._registered, self._patience = gpus, registered, patience
+        self._sees_all = namespace_of("self") == FIRST_NAMESPACE if sees_all is None else sees_all
 
     def used(self, devices: Sequence[str]) -> int:
         """Bytes in use on the GPUs together."""
@@ -66,8 +76,20 @@ class DeviceMemory:
         }
 
     def foreign(self, uuid: str) -> list[int]:
-        """Processes on the GPU that belong to no run that is known here."""
-        return sorted(set(self._gpus.users(uuid)) - set(self._registered()))
+        """Processes on the GPU that belong to no run that is known here.
+
+        In a container NVML may name pids of the machine, which tell nothing there: what is not seen may be a
+        run's own.
+        """
+        pids = set(self._gpus.users(uuid)) - set(self._registered())
+        return sorted(pid for pid in pids if self._sees_all or Path(f"/proc/{pid}").exists())
+
+    def others(self, devices: Sequence[str]) -> str:
+        """Who is on the GPUs at all: a run whose size is not known is brought back to empty ones only."""
+        for uuid in devices:
+            if pids := sorted(self._gpus.users(uuid)):
+                return f"it is not known how much memory it needs, and {described(pids[0])} is on {uuid}"
+        return ""
 
     # ------------------------------------------------------------ room
 
