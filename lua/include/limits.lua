@@ -1,6 +1,7 @@
 -- Numbers that the rules share; all in ms unless they say otherwise.
 local QUEUE_LIMIT = 20000        -- requests in one queue
 local SCAN = 64                  -- queue entries and due deadlines that one script looks at; the next one goes on
+local FAR = 1024                 -- how far back in its other queues a request of several slices may be passed forward
 local LEASE = 60000              -- assumed while no client has said how long its lease is
 local HEAD_START = 30000         -- of one step of priority
 local EPOCH_PATIENCE = 2000      -- a slice with nodes settles no earlier

@@ -9,10 +9,14 @@ function rules.passed_over(r, here)
   return false
 end
 
+-- Whether everybody ahead of a request in a queue is passed over.
 function rules.first_in(s, id)
-  for _, other in ipairs(redis.call('ZRANGE', key('queue', s), 0, SCAN - 1)) do
-    if other == id then return true end
-    if not rules.passed_over(record('request', other), s) then return false end
+  local place = redis.call('ZRANK', key('queue', s), id)
+  if not place or place > FAR then return false end
+  for from = 0, place - 1, SCAN do
+    for _, other in ipairs(redis.call('ZRANGE', key('queue', s), from, math.min(from + SCAN, place) - 1)) do
+      if not rules.passed_over(record('request', other), s) then return false end
+    end
   end
-  return false
+  return true
 end
