@@ -131,3 +131,18 @@ class GpuRig(Rig):
         self.registry.pids[run] = pids
         for pid, size in zip(pids, sizes or [10 * GIB] * len(pids), strict=True):
             self.world.add(pid, {self.devices[0]: size})
+
+
+WORLD: list[World] = []
+"""The world of `fake_cuda`, which an agent makes by its name."""
+
+
+def fake_cuda(context: BackendContext) -> CudaBackend:
+    """The `cuda` backend of a whole agent, with the fake driver in its helpers."""
+    [world] = WORLD
+    paths = f"{ROOT}{os.pathsep}{ROOT / 'agent'}"
+    environment = {**os.environ, VARIABLE: str(world.path), "PYTHONPATH": paths}
+    options = ("--driver", "tests.support.fake_driver:FakeDriver")
+    return CudaBackend(
+        context, gpus=FakeGpus(world), helpers=lambda: Helpers(options, environment), patience=QUICK
+    )
