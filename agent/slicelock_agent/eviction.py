@@ -107,10 +107,11 @@ class Eviction:
         subject = await self._at.hooked(self._run, self._fence)
         moves = bool(subject.targets or subject.servers)
         self._put(RunState.SNAPSHOTTING, hooked=self._stay.hooked or moves)
+        used = self._at.used
         report = await unless(self._recalled, self._at.hooks.save(subject, self._at.hook_deadline))
         if report is None:
             return False
-        self._bytes += report.bytes
+        self._bytes += report.bytes or max(0, used - self._at.used)
         if report.failures:
             self._reasons.append(report.reason)
         elif left := await self._at.left(self._run):

@@ -92,13 +92,14 @@ async def lose(at: Station, stay: Stay) -> None:
 async def reload(at: Station, run: str, fence: int, recalled: asyncio.Event) -> Outcome:
     """Have the run's hooks reload what they offloaded; not `free`: they did not."""
     subject = await at.hooked(run, fence)
+    used = at.used
     report = await unless(recalled, at.hooks.restore(subject, at.hook_deadline))
     if report is None:
         return Outcome(False, recalled=True)
     if report.failures:
         return Outcome(False, reason=f"run {run} cannot be restored: {report.reason}")
     at.page.put(replace(at.page.stays[run], hooked=False))
-    return Outcome(True, report.bytes)
+    return Outcome(True, report.bytes or max(0, at.used - used))
 
 
 async def drop(at: Station, run: str) -> None:

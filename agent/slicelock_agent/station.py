@@ -45,6 +45,11 @@ class Station:
         """Seconds that hooks may take."""
         return self.settings.hook_deadline
 
+    @property
+    def used(self) -> int:
+        """Bytes in use on the devices; what hooks that do not count their bytes move can be seen there."""
+        return self.accelerator.used(self.devices)
+
     def here(self, wanted: str) -> Here:
         """What is here at this moment; `wanted`: the run that is asked for."""
         page = self.page

@@ -96,16 +96,18 @@ class _Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        return  # whoever asked has gone
+        if not isinstance(sys.exception(), OSError):  # else whoever asked has gone
+            super().handle_error(request, client_address)
 
 
 @dataclass(eq=False)
 class ModelServer:
-    """One server. `calls` has what it was asked, in order; `memory` is told how much it uses."""
+    """One server. `calls` has what it was asked, in order; `memory` is told whether it uses any."""
 
     port: int = 0
     running: int = 0
     memory: Callable[[bool], None] = lambda loaded: None
+    device: Callable[[bool], None] = lambda loaded: None
     calls: list[str] = field(default_factory=list[str])
     bodies: list[Any] = field(default_factory=list[Any])
     faults: dict[str, Fault] = field(default_factory=dict[str, Fault])
@@ -195,9 +197,13 @@ class ModelServer:
 
     def _for_tests(self, path: str, asked: Asked) -> Answer:
         if path == "/test/fault":
-            self.faults[asked.pop("path")] = Fault(**asked)
+            name = asked.pop("path")
+            self.faults[name] = Fault(**asked)
         elif path == "/test/running":
             self.running = asked["running"]
+        elif path == "/test/load":
+            self.memory = self.device
+            self.memory(True)
         return 200, {"calls": self.calls, "dead": self.dead, **self.state()}
 
     def die(self, why: str) -> Answer:
@@ -403,7 +409,7 @@ def on_device(name: str, size: int) -> Callable[[bool], None]:
 
 
 def main() -> None:
-    """Serve until told to end. The device is used from the first /test/load on: its turn must have begun."""
+    """Serve until told to end. The device is used from /test/load on, since its turn must have begun."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["vllm", "sglang"])
@@ -412,9 +418,9 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=0)
     parser.add_argument("--traits", type=json.loads, default={})
     given = parser.parse_args()
-    memory = on_device(given.device, given.bytes) if given.device else lambda loaded: None
+    device = on_device(given.device, given.bytes) if given.device else lambda loaded: None
     kind = Vllm if given.kind == "vllm" else Sglang
-    with kind(given.port, memory=memory, **given.traits) as server:
+    with kind(given.port, device=device, **given.traits) as server:
         print(server.url, flush=True)
         while True:
             time.sleep(3600)
