@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -117,10 +118,26 @@ def problems(seen: Iterable[SliceView]) -> list[Text]:
 
 def nodes(seen: Iterable[NodeView]) -> Table:
     """One row for each node: is its agent alive, and what is on its devices."""
-    made = table("node", "agent", "last beat", "loaded", "saved")
+    seen = list(seen)
+    memory = {one.name: gpus(one) for one in seen}
+    more = ["memory"] if any(memory.values()) else []
+    made = table("node", "agent", "last beat", "loaded", "saved", *more)
     for one in seen:
-        made.add_row(one.name, agent(one), beat(one), runs(one, "loaded"), runs(one, "saved"))
+        cells = [one.name, agent(one), beat(one), runs(one, "loaded"), runs(one, "saved")]
+        made.add_row(*cells, *([memory[one.name]] if more else []))
     return made
+
+
+def gpus(one: NodeView) -> str:
+    """What is in use of each GPU's memory, and how busy it is; empty for a node without GPUs."""
+    told = [item for report in one.reports.values() for item in dict(report.get("devices") or {}).items()]
+    return "\n".join(_gpu(uuid, facts) for uuid, facts in sorted(told) if uuid.startswith("GPU-"))
+
+
+def _gpu(uuid: str, facts: Mapping[str, Any]) -> str:
+    used, total = (int(facts.get(name) or 0) / 2**30 for name in ("used", "total"))
+    busy = facts.get("busy")
+    return f"{uuid[:12]} {used:.1f} of {total:.1f} GiB" + ("" if busy is None else f", {busy} % busy")
 
 
 def agent(one: NodeView) -> Text:

@@ -130,3 +130,12 @@ def test_an_agentless_slice_says_so() -> None:
 def test_names_are_not_taken_for_markup() -> None:
     odd = replace(HOLDER, phase="[red]", reason="[/]")
     assert "[red]" in drawn(replace(PICTURE, slices=(replace(SLICE, holder=odd),)))
+
+
+def test_gpus_show_their_memory() -> None:
+    devices = {"GPU-1b2c3d4e-5f": {"used": 3 << 30, "total": 140 << 30, "busy": 97}, "sim:0": {"used": 1}}
+    node = replace(NODE, reports={"trainers": {"devices": devices}})
+    text = drawn(replace(PICTURE, nodes=(node,)))
+    assert "GPU-1b2c3d4e 3.0 of 140.0 GiB, 97 % busy" in text
+    assert "sim:0" not in text
+    assert "memory" not in drawn(PICTURE)
