@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from slicelock_agent.nvml import Gpu, Gpus, Nvml
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 HOST_SHARE = 1.05
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +114,21 @@ def _process(one: Process, size: int) -> Finding:
     words = environment(one.pid)
     run = words.get("SLICELOCK_RUN") or words.get("SLICELOCK_JOB")
     check = f"run {run}" if run else "no run"
-    found = f"{described(one.pid)} has {readable(size)} on GPUs"
+    found = (
+        f"{described(one.pid)} has {readable(size)} on GPUs, {readable(_resident(one.pid))} in host memory"
+    )
     why = preflight.of_run([one], []) or group_refusal({one: int(size * HOST_SHARE)})
     if why:
         return Finding(check, WARNING, f"{found}: {why}", "Give it hooks, or do as it says.")
     return Finding(check, OK, found)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of host memory that a process has, pinned pools included."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _host(settings: AgentSettings, on_gpus: int) -> Finding:

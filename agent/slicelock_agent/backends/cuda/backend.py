@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
 from slicelock.errors import BackendUnavailable
+from slicelock.host_memory import readable
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
@@ -214,9 +216,11 @@ class CudaBackend:
         running = [one for one in open_ if states[one] is State.RUNNING]
         if running and (failures := await self._verbs.lock(running, end)):
             return Report(failures=_named(failures))
+        begun = time.monotonic()
         failed = await self._verbs.save(open_, end)
         self._learn(subject.run, failed)
         moved = sum(sum(size.values()) for one, size in sizes.items() if one not in failed)
+        _log("saved", subject, moved, time.monotonic() - begun, len(open_))
         return Report(moved, {str(one): f"cannot be saved: {a.words}" for one, a in failed.items()})
 
     async def restore(self, subject: Subject, deadline: float) -> Report:
@@ -230,9 +234,12 @@ class CudaBackend:
             return Report()
         if why := self._reason_to_wait(subject, saved, coming):
             return Report(failures={f"run {subject.run}": why})
+        begun = time.monotonic()
         failed = await self._verbs.restore(coming, Deadline.after(deadline))
         if not failed:
-            return Report(sum(saved.size(one) for one in coming) if saved else 0)
+            moved = sum(saved.size(one) for one in coming) if saved else 0
+            _log("restored", subject, moved, time.monotonic() - begun, len(coming))
+            return Report(moved)
         await self._back_again(
             subject, saved or Saved(), [one for one in coming if one not in failed], failed
         )
@@ -330,6 +337,12 @@ class CudaBackend:
 
     def _registered(self) -> set[int]:
         return set(family(self._context.registered()))
+
+
+def _log(what: str, subject: Subject, moved: int, seconds: float, processes: int) -> None:
+    rate = f", {moved / seconds / 1e9:.1f} GB/s" if seconds else ""
+    words = "run %s %s by the driver: %s of %d processes in %.2f s%s"
+    log.info(words, subject.run, what, readable(moved), processes, seconds, rate)
 
 
 def _standing(processes: Iterable[Process]) -> str:
