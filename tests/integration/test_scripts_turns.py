@@ -88,6 +88,17 @@ def test_a_small_request_does_not_starve_a_large_one(world: World) -> None:
     assert r3.again().outcome == "QUEUED"
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_it_must_be_first_in_each_of_its_queues(world: World, blocked: bool) -> None:
+    """Behind one that waits for another slice: it waits as well, unless that slice is blocked."""
+    world.declare("c", "n1") if blocked else world.declare("c")
+    world.scripts.advance(11_000)
+    if not blocked:
+        world.member("r0").hold("c")
+    assert world.member("r1").ask("b", "c").outcome == "QUEUED"
+    assert world.member("r2").ask("a", "b").outcome == ("HELD" if blocked else "QUEUED")
+
+
 def test_lanes_of_one_run_take_turns_on_their_own(world: World) -> None:
     main, rollout = world.member("r1"), world.member("r1", lane="rollout")
     main.hold("a")
