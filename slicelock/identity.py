@@ -17,7 +17,8 @@ def boot_id() -> str:
 class ProcessIdentity:
     """A process as it sees itself; an agent resolves it to a pid of its own namespace.
 
-    `start` is field 22 of `/proc/<pid>/stat`, in clock ticks since boot: it tells a process from a later one with the same pid.
+    `start` is field 22 of `/proc/<pid>/stat`, in clock ticks since boot: it tells a process from a later
+    one with the same pid.
     """
 
     boot: str
@@ -36,7 +37,8 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int | str = "self") -> ProcessIdentity:
-        """The identity of a process of this pid namespace; ProcessLookupError if there is none (zombies included)."""
+        """The identity of a process of this pid namespace; ProcessLookupError if there is none (zombies
+        included)."""
         folder = Path(f"/proc/{pid}")
         try:
             stat = (folder / "stat").read_text()

@@ -15,7 +15,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(kind: str, name: str) -> str:
-    """Return `name` if it is a valid name for a `kind` (pool, slice, job, run, …); raise ConfigurationError."""
+    """Return `name` if it is a valid name for a `kind` (pool, slice, job, run, …); raise
+    ConfigurationError."""
     if not NAME.fullmatch(name):
         raise ConfigurationError(
             f"{kind} name {name[:80]!r} is not allowed.",

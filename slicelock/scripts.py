@@ -1,7 +1,7 @@
 """Finds the Lua scripts, puts their shared parts in, and names them by their hash.
 
-A line `--- @include "name"` is replaced by `include/name.lua`, once per script, in order. Scripts are looked for in the
-installed package first, then in the checkout.
+A line `--- @include "name"` is replaced by `include/name.lua`, once per script, in order. Scripts are
+looked for in the installed package first, then in the checkout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def lua_root() -> Path:
 
 
 def render(name: str, overlay: Path | None = None) -> str:
-    """The text of one script with its includes; a file in `overlay` wins over the include of the same name (for tests)."""
+    """The text of one script with its includes; a file in `overlay` wins over the include of the same name
+    (for tests)."""
     root = lua_root()
     done: set[str] = set()
 

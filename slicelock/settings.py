@@ -1,4 +1,5 @@
-"""Every setting, from `SLICELOCK_*` variables and a `.env` file. A setting's docstring is its reference text."""
+"""Every setting, from `SLICELOCK_*` variables and a `.env` file. A setting's docstring is its reference
+text."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class _Base(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: object) -> Self:
-        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable and the remedy."""
+        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable
+        and the remedy."""
         try:
             return cls(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
         except ValidationError as failure:
@@ -60,10 +62,11 @@ class StoreSettings(_Base):
     """How to reach Redis."""
 
     redis_url: SecretStr | None = None
-    """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…` or `unix:///path`. Required unless the mode is
-    `off` or `observe`."""
+    """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…` or `unix:///path`. Required
+    unless the mode is `off` or `observe`."""
     pool: str = "default"
-    """The coordination domain: slices that may be granted together. Everything of one pool lives under one key prefix."""
+    """The coordination domain: slices that may be granted together. Everything of one pool lives under one
+    key prefix."""
     store_timeout: Annotated[float, Field(gt=0, le=60)] = 5.0
     """Seconds to wait for Redis to connect or to answer one call."""
 
@@ -77,8 +80,8 @@ class StoreSettings(_Base):
         if self.redis_url is None:
             raise ConfigurationError(
                 "SLICELOCK_REDIS_URL is not set, so slicelock does not know its Redis.",
-                advice="Set it (for example redis://localhost:6379/0), use the exports that `slicelock up` prints, "
-                "or set SLICELOCK_MODE=off to run without taking turns.",
+                advice="Set it (for example redis://localhost:6379/0), use the exports that `slicelock up` "
+                "prints, or set SLICELOCK_MODE=off to run without taking turns.",
             )
         return self.redis_url.get_secret_value()
 
@@ -94,12 +97,14 @@ class Settings(StoreSettings):
     """What a job's process needs to know."""
 
     mode: Mode = Mode.ON
-    """`on` takes turns; `off` makes every turn a no-op; `observe` measures phases without Redis and prints what sharing would
-    gain; `always-evict` takes an empty turn after each of the job's, so that its state is moved every time."""
+    """`on` takes turns; `off` makes every turn a no-op; `observe` measures phases without Redis and prints
+    what sharing would gain; `always-evict` takes an empty turn after each of the job's, so that its state
+    is moved every time."""
     job: str | None = None
     """The experiment's name. Required unless the mode is `off` or `observe`."""
     run: str | None = None
-    """The launch's name. Default: the launcher's (torchrun, Slurm), else made by the first process and inherited."""
+    """The launch's name. Default: the launcher's (torchrun, Slurm), else made by the first process and
+    inherited."""
     member: str | None = None
     """Which member of the run this process is. Default: the launcher's rank, else 0."""
     members: str = "1"
@@ -113,16 +118,18 @@ class Settings(StoreSettings):
     renew: Annotated[float, Field(gt=0)] = 5.0
     """Seconds between two heartbeats."""
     wait_lease: Annotated[float, Field(gt=0)] = 15.0
-    """Seconds after which a waiting request ends whose process is no longer heard of; never more than `lease`."""
+    """Seconds after which a waiting request ends whose process is no longer heard of; never more than
+    `lease`."""
     poll: Annotated[float, Field(gt=0)] = 3.0
-    """Seconds after which a waiter asks again although no message came; never more than a third of `lease`."""
+    """Seconds after which a waiter asks again although no message came; never more than a third of
+    `lease`."""
     host_pool: Annotated[ByteSize, Field(gt=0)] | None = None
-    """The most host memory that this process pins for its offloaded tensors, for example `64GiB`. Default: what the machine
-    can give, less a reserve of 8 GiB or a tenth."""
+    """The most host memory that this process pins for its offloaded tensors, for example `64GiB`. Default:
+    what the machine can give, less a reserve of 8 GiB or a tenth."""
 
     no_nccl: bool = False
-    """Says that this process has no NCCL group whenever it has yielded, so that the driver may save it together with others. Agents
-    read it (as `1`) from the environment that the process was started with."""
+    """Says that this process has no NCCL group whenever it has yielded, so that the driver may save it
+    together with others. Agents read it (as `1`) from the environment that the process was started with."""
 
     @field_validator("job", "run", "member", "lane")
     @classmethod
@@ -140,7 +147,8 @@ class Settings(StoreSettings):
     def _relations(self) -> Self:
         if self.renew * 2 > self.lease:
             raise ValueError(
-                f"SLICELOCK_RENEW ({self.renew:g} s) must be at most half of SLICELOCK_LEASE ({self.lease:g} s)"
+                f"SLICELOCK_RENEW ({self.renew:g} s) must be at most half "
+                f"of SLICELOCK_LEASE ({self.lease:g} s)"
             )
         return self
 
@@ -178,7 +186,8 @@ class SimSettings(_Base):
     """The simulated accelerator."""
 
     sim_dir: Path = Field(default_factory=_default_sim_dir)
-    """The folder with the simulated devices; it must be in shared memory (`/dev/shm`). Default: `/dev/shm/slicelock-<uid>`."""
+    """The folder with the simulated devices; it must be in shared memory (`/dev/shm`). Default:
+    `/dev/shm/slicelock-<uid>`."""
     sim_capacity: Annotated[int, Field(ge=65_536)] = 32 * 1024 * 1024
     """Bytes of memory of a simulated device that does not exist yet."""
     sim_device: str = "sim:0"
@@ -199,18 +208,20 @@ class AgentSettings(StoreSettings, SimSettings):
     hook_deadline: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that a process has to run its hooks before the next way is tried."""
     fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
-    """What may move a run's state off a device, in order: `hooks`, `cuda`, `kill`, separated by commas. `kill` must be asked for."""
+    """What may move a run's state off a device, in order: `hooks`, `cuda`, `kill`, separated by commas.
+    `kill` must be asked for."""
     cuda_checkpoint: Path | None = None
     """The program `cuda-checkpoint`, to save and restore GPU processes with it. Default: the driver is called
     directly, through `cuda-bindings`."""
     min_free: Annotated[ByteSize, Field(ge=0)] = ByteSize(0)
-    """Memory that must be free on each device before a run's first turn begins, for example `40GiB`: for engines
-    that size themselves by what they find free. A slice's own setting wins."""
+    """Memory that must be free on each device before a run's first turn begins, for example `40GiB`: for
+    engines that size themselves by what they find free. A slice's own setting wins."""
     zero_residue: bool = False
-    """Whether what hooks leave on a GPU (contexts, graphs) is saved by the driver as well, so that nothing of a
-    run stays. A slice's own setting wins."""
+    """Whether what hooks leave on a GPU (contexts, graphs) is saved by the driver as well, so that nothing
+    of a run stays. A slice's own setting wins."""
     allow_uids: Annotated[tuple[int, ...], NoDecode] = ()
-    """The users whose processes this agent may touch, separated by commas. Default: the agent's own user; for root, everyone."""
+    """The users whose processes this agent may touch, separated by commas. Default: the agent's own user;
+    for root, everyone."""
 
     @field_validator("node")
     @classmethod
@@ -220,8 +231,10 @@ class AgentSettings(StoreSettings, SimSettings):
     @field_validator("fallback", mode="before")
     @classmethod
     def _fallback(cls, value: object) -> object:
-        ways = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
-        if isinstance(ways, tuple) and (unknown := set(ways) - {"hooks", "cuda", "kill"}):
+        if not isinstance(value, str):
+            return value
+        ways = tuple(part.strip() for part in value.split(","))
+        if unknown := set(ways) - {"hooks", "cuda", "kill"}:
             raise ValueError(f"{sorted(unknown)} is not among hooks, cuda, kill")
         return ways
 
@@ -236,6 +249,7 @@ class AgentSettings(StoreSettings, SimSettings):
     def _relations(self) -> Self:
         if self.beat * 2 > self.silent:
             raise ValueError(
-                f"SLICELOCK_BEAT ({self.beat:g} s) must be at most half of SLICELOCK_SILENT ({self.silent:g} s)"
+                f"SLICELOCK_BEAT ({self.beat:g} s) must be at most half "
+                f"of SLICELOCK_SILENT ({self.silent:g} s)"
             )
         return self

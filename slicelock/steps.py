@@ -1,7 +1,8 @@
 """What a flow can ask of the driver that runs it.
 
-A flow is a generator: it yields one of these steps and receives the answer; a driver (`store/sync.py`, `store/aio.py`) does
-the I/O. So the logic is written once for sync and async code, and a test drives it by hand.
+A flow is a generator: it yields one of these steps and receives the answer; a driver (`store/sync.py`,
+`store/aio.py`) does the I/O. So the logic is written once for sync and async code, and a test drives it by
+hand.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Sleep until a message for this run arrives or the time has passed; the answer says whether one arrived."""
+    """Sleep until a message for this run arrives or the time has passed; the answer says whether one
+    arrived."""
 
     seconds: float
 

@@ -1,8 +1,9 @@
 """Every script once: its arguments in the order of ARGV, its outcomes, and what its reply carries.
 
-An argument's annotation decides its encoding: `str` as it is, `int` in decimal, `bool` as 1 or 0, `Words` separated by spaces,
-anything else as JSON. A reply is a flat array: the outcome, then names and values; the annotation decodes the value. Numbers
-travel as decimal strings, since a fence has more digits than Lua prints by itself.
+An argument's annotation decides its encoding: `str` as it is, `int` in decimal, `bool` as 1 or 0, `Words`
+separated by spaces, anything else as JSON. A reply is a flat array: the outcome, then names and values; the
+annotation decodes the value. Numbers travel as decimal strings, since a fence has more digits than Lua
+prints by itself.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class Reply:
 
     @classmethod
     def decode(cls: type[R], raw: Sequence[Raw]) -> R:
-        """Read a reply array; unknown names are ignored, so that an older client understands a newer script."""
+        """Read a reply array; unknown names are ignored, so that an older client understands a newer
+        script."""
         outcome = _text(raw[0])
         if outcome == "SCHEMA":
             raise SchemaMismatch(
@@ -134,8 +136,9 @@ def _outcomes(text: str) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class AcquireReply(Reply):
     """`fences`, `lease_ms`, `moved`, `agentless` (a slice has no nodes: the lease alone guards it): HELD.
-    `position`, `next_ms` (0: nothing due): QUEUED. `missing` (MISMATCH: 0 once it has started), `joined`: GATHERING.
-    `by`, `heard_ms`: TAKEN. `ended`, `newest`: ENDED. `slice`: the slice that `reason` is about."""
+    `position`, `next_ms` (0: nothing due): QUEUED. `missing` (MISMATCH: 0 once it has started), `joined`:
+    GATHERING. `by`, `heard_ms`: TAKEN. `ended`, `newest`: ENDED. `slice`: the slice that `reason` is
+    about."""
 
     fences: Fences = field(default_factory=dict[str, int])
     lease_ms: int = 0
@@ -154,8 +157,8 @@ class AcquireReply(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Acquire(Command[AcquireReply]):
-    """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this member is done with every
-    earlier turn of the lane."""
+    """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this
+    member is done with every earlier turn of the lane."""
 
     script: ClassVar[str] = "acquire"
     outcomes: ClassVar[frozenset[str]] = _outcomes(
@@ -181,9 +184,9 @@ class Acquire(Command[AcquireReply]):
 
 @dataclass(frozen=True, slots=True)
 class RenewReply(Reply):
-    """`parts`: one {lane, k, state, reason, outcome, state_saved, wanted} for each part sent, in order; state is a request state,
-    UNKNOWN or LOST. `commands`: hook commands of this process without an answer yet, [{n, what, slice}]; an answer carries the same
-    `n` (text), `what` and `slice`."""
+    """`parts`: one {lane, k, state, reason, outcome, state_saved, wanted} for each part sent, in order;
+    state is a request state, UNKNOWN or LOST. `commands`: hook commands of this process without an answer
+    yet, [{n, what, slice}]; an answer carries the same `n` (text), `what` and `slice`."""
 
     epoch: int = 0
     parts: Json = ()
@@ -195,9 +198,10 @@ class RenewReply(Reply):
 class Renew(Command[RenewReply]):
     """The heartbeat of everything that one process has.
 
-    `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence} (empty before HELD was
-    told), yielded [slices]}], `done` {lane: {k, member}} (the last turn this process's member has finished), `answers`
-    [{n, what, slice, outcome: done|failed, reason, bytes, seconds}]."""
+    `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence}
+    (empty before HELD was told), yielded [slices]}], `done` {lane: {k, member}} (the last turn this
+    process's member has finished), `answers` [{n, what, slice, outcome: done|failed, reason, bytes,
+    seconds}]."""
 
     script: ClassVar[str] = "renew"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -213,7 +217,8 @@ class Renew(Command[RenewReply]):
 
 @dataclass(frozen=True, slots=True)
 class YieldReply(Reply):
-    """`waiters`: how many requests wait for the slices given back. LOST carries `ended` (the request's outcome) and `reason`."""
+    """`waiters`: how many requests wait for the slices given back. LOST carries `ended` (the request's
+    outcome) and `reason`."""
 
     waiters: int = 0
     ended: str = ""
@@ -237,7 +242,8 @@ class Yield(Command[YieldReply]):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Command[Reply]):
-    """Give a request up for all its members, also one not yet seen or just held; it never starts afterwards."""
+    """Give a request up for all its members, also one not yet seen or just held; it never starts
+    afterwards."""
 
     script: ClassVar[str] = "cancel"
     outcomes: ClassVar[frozenset[str]] = _outcomes("CANCELLED ALREADY")
@@ -252,7 +258,8 @@ class Cancel(Command[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class RegisterReply(Reply):
-    """`lanes`: {lane: {k, state, joined [members]}}, the newest turn of each lane of the run. `job`: the name the run is known by."""
+    """`lanes`: {lane: {k, state, joined [members]}}, the newest turn of each lane of the run. `job`: the
+    name the run is known by."""
 
     lanes: Json = field(default_factory=dict[str, Any])
     job: str = ""
@@ -262,8 +269,9 @@ class RegisterReply(Reply):
 class Register(Command[RegisterReply]):
     """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`.
 
-    `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own state, so that it gets no
-    commands and is only verified), residue (bytes that may stay on each device)}]."""
+    `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own
+    state, so that it gets no commands and is only verified), residue (bytes that may stay on each
+    device)}]."""
 
     script: ClassVar[str] = "register"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -283,9 +291,10 @@ class Register(Command[RegisterReply]):
 
 @dataclass(frozen=True, slots=True)
 class BeatReply(Reply):
-    """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each slice of the node.
-    `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes {identity: {uid, slices, hooks, member, heard_ms,
-    command, answer}}}} for runs whose rev differs from the one the agent knows. `more`: something is still due to be reaped."""
+    """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each
+    slice of the node. `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes
+    {identity: {uid, slices, hooks, member, heard_ms, command, answer}}}} for runs whose rev differs from
+    the one the agent knows. `more`: something is still due to be reaped."""
 
     epoch: int = 0
     more: bool = False
@@ -300,9 +309,10 @@ class Beat(Command[BeatReply]):
 
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs], devices
     {device: {used, total, busy}} (optional, for people)}} (run, lane, k and fence of the last
-    admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing is under way), `results`
-    [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason, run, moved, bytes, seconds}], `exits`
-    [{run, process}], `commands` [{run, process, n, what: offload|reload, slice}], `known` {run: rev}."""
+    admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing`
+    empty when nothing is under way), `results` [{slice, fence, outcome: READY|FAILED, what:
+    evict|restore|refused, reason, run, moved, bytes, seconds}], `exits` [{run, process}], `commands` [{run,
+    process, n, what: offload|reload, slice}], `known` {run: rev}."""
 
     script: ClassVar[str] = "beat"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -344,7 +354,8 @@ class DeclareReply(Reply):
 
 @dataclass(frozen=True, slots=True)
 class Declare(Command[DeclareReply]):
-    """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one that is not in use."""
+    """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one
+    that is not in use."""
 
     script: ClassVar[str] = "declare"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE OVERLAP")
