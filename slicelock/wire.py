@@ -270,8 +270,8 @@ class Register(Command[RegisterReply]):
     """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`.
 
     `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own
-    state, so that it gets no commands and is only verified), residue (bytes that may stay on each
-    device)}]."""
+    state, so that it gets no commands and is only verified), residue (bytes that may stay on each device),
+    server (what `servers.Plan` says of a model server that the agent speaks to itself)}]."""
 
     script: ClassVar[str] = "register"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")

@@ -41,6 +41,8 @@ class Plan:
     phase: str = ""
     timeout: float | None = None
     until: str = ""
+    hooks: Sequence[Mapping[str, Any]] = ()
+    """What agents are told of the servers that the command is."""
 
 
 class Hold:
@@ -145,7 +147,8 @@ class Hold:
 
     async def _register(self, store: AsyncStore, process: str, *, gone: bool) -> None:
         settings, slices = self.plan.settings, tuple(self.plan.slices)
-        call = Register(settings.run or "", settings.job_name(), process, os.getuid(), slices, [], gone)
+        hooks = list(self.plan.hooks)
+        call = Register(settings.run or "", settings.job_name(), process, os.getuid(), slices, hooks, gone)
         with contextlib.suppress(StoreError):  # the next one will do, or an agent sees the process end
             await store.run(call)
 

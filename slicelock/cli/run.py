@@ -16,6 +16,7 @@ from slicelock.cli.child import SignalWatch, not_started
 from slicelock.cli.console import logged
 from slicelock.cli.hold import Hold, Plan
 from slicelock.cli.pool import connected, look
+from slicelock.cli.served import hooks_of
 from slicelock.companion.launch import who_am_i
 from slicelock.settings import Mode, Settings
 
@@ -36,6 +37,16 @@ Until = Annotated[
         "--until",
         metavar="URL",
         help="Hold the slice only until this URL answers, as a server's health check does. Implies --hold.",
+        show_default=False,
+    ),
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server",
+        metavar="KIND=URL",
+        help="The command is a model server (vllm or sglang) that agents put to sleep while another run has "
+        "the slice; repeat it for several.",
         show_default=False,
     ),
 ]
@@ -75,6 +86,7 @@ def run(
     job: Job = None,
     hold: HoldIt = False,
     until: Until = "",
+    servers: Servers = None,
     phase: Phase = "",
     timeout: Timeout = None,
     pool: options.Pool = None,
@@ -83,6 +95,9 @@ def run(
     """Run a command; see HELP."""
     names = tuple(options.named("slice", name) for name in slices or ())
     check_usage(names, hold, until)
+    hooks = hooks_of(servers or ())
+    if hooks and not (hold or until):
+        raise typer.BadParameter("--server needs --until (or --hold).", param_hint="--server")
     settings = settings_of(job, pool)
     env = environment(settings, names)
     if settings.mode in (Mode.OFF, Mode.OBSERVE):
@@ -90,7 +105,7 @@ def run(
     if not (hold or until):
         check_slices(names, pool)
         become(command, env)
-    plan = Plan(command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until)
+    plan = Plan(command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until, hooks)
     SignalWatch.block()
     with logged():
         code = asyncio.run(Hold(plan).run())

@@ -37,7 +37,7 @@ class ServerError(SlicelockError):
 class NoAnswer(ServerError):
     """A model server did not answer; what was asked may have been carried out."""
 
-    def __init__(self, message: str, *, arrived: bool = True) -> None:
+    def __init__(self, message: str = "", *, arrived: bool = True) -> None:
         super().__init__(message)
         self.arrived = arrived
         """Whether the question can have arrived."""
@@ -46,7 +46,7 @@ class NoAnswer(ServerError):
 class Refused(ServerError):
     """A model server answered with an error; what was asked was not carried out."""
 
-    def __init__(self, message: str, *, status: int) -> None:
+    def __init__(self, message: str = "", *, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
 

@@ -75,8 +75,11 @@ class Plan:
         return Address.parse(self.url)
 
     def facts(self) -> dict[str, Any]:
-        """What an agent is told, as JSON can hold it."""
-        return {**asdict(self), "tags": list(self.tags)}
+        """What an agent is told, as JSON can hold it. Lua's JSON takes an empty list for an object, so there
+        is none.
+        """
+        facts: dict[str, Any] = {**asdict(self), "tags": list(self.tags)}
+        return {name: value for name, value in facts.items() if value not in ("", [])}
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Plan:

@@ -11,7 +11,8 @@ import pytest
 
 from slicelock.errors import RestoreFailed, SnapshotFailed
 from slicelock.hooks import Server
-from tests.support.model_servers import Fault, Sglang
+from tests.support.model_servers import Sglang
+from tests.support.model_servers_frame import Fault
 from tests.support.wait import wait_until
 
 RELEASE, RESUME = "/release_memory_occupation", "/resume_memory_occupation"

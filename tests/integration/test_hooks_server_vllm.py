@@ -12,7 +12,8 @@ import pytest
 
 from slicelock.errors import RestoreFailed, SnapshotFailed
 from slicelock.hooks import Server
-from tests.support.model_servers import Fault, Vllm
+from tests.support.model_servers import Vllm
+from tests.support.model_servers_frame import Fault
 from tests.support.wait import wait_until
 
 
