@@ -142,12 +142,8 @@ class EngineControl:
         return bool(await self._call(self._method("is_sleeping")))
 
     async def sleep(self, level: int, mode: Mode) -> None:
-        if not self._knows_modes:
-            await self._call(self._engine.sleep, level=level)
-            return
-        # Nothing runs between the calls of an LLM, and some of them refuse to wait for nothing.
-        kept = Mode.KEEP if mode is Mode.WAIT and not self.is_async else mode
-        await self._call(self._engine.sleep, level=level, mode=str(kept))
+        modes = {"mode": str(mode)} if self._knows_modes else {}
+        await self._call(self._engine.sleep, level=level, **modes)
 
     async def wake_up(self, tags: Sequence[str]) -> None:
         await self._call(self._engine.wake_up, **({"tags": list(tags)} if tags else {}))

@@ -84,18 +84,25 @@ class Vllm(ModelServer):
             self._forget()
 
     async def _fall_asleep(self) -> None:
-        await self._prepare()
+        mode = await self._prepared()
         self.record.life = await self._control.life()
         self._set(*(["wake"] if self.plan.level == 1 else ["wake weights", LOAD, "wake kv_cache"]))
-        await self._until(lambda: self._control.sleep(self.plan.level, self.plan.mode), asleep=True)
+        await self._until(lambda: self._control.sleep(self.plan.level, mode), asleep=True)
 
-    async def _prepare(self) -> None:
-        """ServerError when there are requests that the sleep would harm."""
-        plan = self.plan
-        if plan.mode is Mode.WAIT and not await self._drained(self._is_idle, plan.drain):
-            raise ServerError(f"it still answers requests after {plan.drain:g} s; it is left awake")
+    async def _prepared(self) -> Mode:
+        """The mode to ask for; ServerError when there are requests that the sleep would harm.
+
+        After waiting here `keep` is asked for: should a request come at the last moment, it stands still. A
+        `wait` that is given up would have the engine fall asleep later, whoever has its turn then.
+        """
+        plan, known = self.plan, await self._control.running()
+        if plan.mode is Mode.WAIT and known is not None:
+            if not await self._drained(self._is_idle, plan.drain):
+                raise ServerError(f"it still answers requests after {plan.drain:g} s; it is left awake")
+            return Mode.KEEP
         if plan.mode is Mode.KEEP and await self._control.version() < KNOWS_MODES:
             raise ServerError("it is older than vLLM 0.17, which has no mode 'keep'; use 'wait'")
+        return plan.mode
 
     async def _is_idle(self) -> bool:
         return not await self._control.running()

@@ -43,7 +43,7 @@ def test_a_server_sleeps_while_another_run_has_the_slice(world: ServerWorld) -> 
     assert world.used() == SIZE
     world.b.take("s")
     assert (server.asleep, world.used()) == (["kv_cache", "weights"], 0)
-    assert server.asked("/sleep") == ["POST /sleep?level=1&mode=wait"]
+    assert server.asked("/sleep") == ["POST /sleep?level=1&mode=keep"]
     assert world.b.again().moved
     assert len(world.records()) == 1
     world.b.yield_()

@@ -44,7 +44,7 @@ def test_a_server_sleeps_and_wakes(start: Callable[..., Vllm]) -> None:
     one = hook(server)
     one.offload()
     assert server.asleep == {"weights", "kv_cache"}
-    assert server.asked("/sleep") == ["POST /sleep?level=1&mode=wait"]
+    assert server.asked("/sleep") == ["POST /sleep?level=1&mode=keep"]
     one.reload()
     assert (server.asleep, server.paused, server.weights) == (set(), False, "loaded")
     assert server.asked("/wake_up") == ["POST /wake_up"]
@@ -96,11 +96,19 @@ def test_a_server_that_its_owner_woke_is_not_woken_again(start: Callable[..., Vl
     assert len(server.asked("/sleep")) == 2
 
 
-@pytest.mark.parametrize("mode", ["wait", "keep", "abort"])
-def test_the_mode_is_passed_on(start: Callable[..., Vllm], mode: str) -> None:
-    server = start()
+@pytest.mark.parametrize(
+    ("mode", "stats", "asked"),
+    [
+        ("wait", True, "keep"),  # they have been waited for, and one that comes now is kept
+        ("wait", False, "wait"),  # only the server knows whether there are any
+        ("keep", True, "keep"),
+        ("abort", True, "abort"),
+    ],
+)
+def test_the_mode_that_is_asked_for(start: Callable[..., Vllm], mode: str, stats: bool, asked: str) -> None:
+    server = start(stats=stats)
     hook(server, mode=mode).offload()
-    assert server.asked("/sleep") == [f"POST /sleep?level=1&mode={mode}"]
+    assert server.asked("/sleep") == [f"POST /sleep?level=1&mode={asked}"]
 
 
 def test_requests_are_waited_for_and_never_aborted(start: Callable[..., Vllm]) -> None:
@@ -135,6 +143,19 @@ def test_old_versions_cannot_keep_requests(start: Callable[..., Vllm]) -> None:
     with pytest.raises(SnapshotFailed, match=r"older than vLLM 0\.17, which has no mode 'keep'; use 'wait'"):
         hook(server, mode="keep").offload()
     assert not server.asked("/sleep")
+
+
+def test_a_request_at_the_last_moment_is_kept(start: Callable[..., Vllm]) -> None:
+    server = start()
+    sleep = server._paths["/sleep"]
+
+    def late(asked: dict[str, object]) -> tuple[int, object]:
+        server.running = 1
+        return sleep(asked)  # type: ignore[arg-type]
+
+    server._paths["/sleep"] = late  # type: ignore[assignment]
+    hook(server).offload()
+    assert (server.running, server.aborted, bool(server.asleep)) == (1, 0, True)
 
 
 def test_without_statistics_the_server_waits_by_itself(start: Callable[..., Vllm]) -> None:

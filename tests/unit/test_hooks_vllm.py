@@ -241,7 +241,7 @@ async def test_an_async_engine_is_spoken_to_on_its_own_loop() -> None:
     await aside(one.offload)
     assert engine.core.asleep
     await aside(one.reload)
-    assert changing(engine.core) == [("sleep", 1, "wait"), ("wake_up", None)]
+    assert changing(engine.core) == [("sleep", 1, "keep"), ("wake_up", None)]
     assert engine.core.threads == {threading.current_thread().name}
 
 
@@ -301,7 +301,7 @@ async def test_a_sleep_that_takes_too_long_is_looked_after() -> None:
     one = hook(engine, timeout=0.1, deadline=0.5)
     with pytest.raises(SnapshotFailed, match=r"AsyncLLM: it could not be put to sleep within 0\.5 s"):
         await aside(one.offload)
-    assert [call for call in changing(engine.core) if call[0] == "sleep"] == [("sleep", 1, "wait")]
+    assert [call for call in changing(engine.core) if call[0] == "sleep"] == [("sleep", 1, "keep")]
 
 
 async def test_coroutine_functions_fill_the_weights_on_the_engines_loop() -> None:
