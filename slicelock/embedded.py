@@ -1,7 +1,8 @@
 """An embedded Redis-compatible server of one's own: for the demo, `slicelock up` on one machine, and tests.
 
 It listens on a unix socket in a temporary directory (or on a port of 127.0.0.1), keeps nothing on disk unless
-asked, and is gone at the end, also when the process that started it is killed.
+asked, and is gone at the end, also when the process that started it is killed; then the next one removes its
+directory.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from slicelock.errors import ConfigurationError, StoreUnavailable
 from slicelock.guard import die_with_parent
+from slicelock.scratch import scratch
 
 NAMES = ("valkey-server", "redis-server")
 START_S = 10.0
 SOCKET_PATH_LIMIT = 100  # the kernel's sun_path holds 108 bytes on Linux, 104 on macOS
+SCRATCH_NAME = 60  # the folder's name and the socket's
 
 
 def find_server() -> Path | None:
@@ -59,8 +63,10 @@ class EmbeddedServer:
     ) -> None:
         self.binary = _binary(binary)
         self.appendonly, self.options = appendonly, dict(options or {})
-        self._own_directory = directory is None
-        self.directory = Path(directory) if directory else _temporary_directory()
+        self._scratch = ExitStack()
+        self.directory = (
+            Path(directory) if directory else self._scratch.enter_context(scratch(_parent(), "server"))
+        )
         self.port = _free_port() if port == 0 else port
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -112,8 +118,7 @@ class EmbeddedServer:
     def close(self) -> None:
         """End the server and remove its temporary directory."""
         self.stop()
-        if self._own_directory:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        self._scratch.close()
 
     def __enter__(self) -> Self:
         try:
@@ -195,12 +200,9 @@ def _binary(given: str | Path | None) -> Path:
     return found
 
 
-def _temporary_directory() -> Path:
-    made = Path(tempfile.mkdtemp(prefix="slicelock-"))
-    if len(str(made / "redis.sock")) > SOCKET_PATH_LIMIT:
-        made.rmdir()
-        made = Path(tempfile.mkdtemp(prefix="slicelock-", dir="/tmp"))
-    return made
+def _parent() -> Path:
+    parent = Path(tempfile.gettempdir())
+    return parent if len(str(parent)) + SCRATCH_NAME < SOCKET_PATH_LIMIT else Path("/tmp")
 
 
 def _free_port() -> int:

@@ -65,9 +65,8 @@ def test_ends_when_its_parent_is_killed() -> None:
     parent.kill()
     parent.communicate()
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the server is gone")
-    for left in Path(directory).iterdir():
-        left.unlink()
-    Path(directory).rmdir()
+    with EmbeddedServer():
+        assert not Path(directory).exists(), "the next one tidies up"
 
 
 def test_a_server_that_does_not_start_says_why() -> None:
