@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Protocol, cast
 
 import typer
@@ -19,6 +20,13 @@ group = typer.Typer(
     epilog="Example: slicelock bench handoff",
 )
 app.add_typer(group, name="bench")
+
+
+class Way(StrEnum):
+    """What moves the state of a GPU job."""
+
+    HOOKS = "hooks"
+    CUDA = "cuda"
 
 
 class Figures(Protocol):
@@ -87,6 +95,23 @@ def swap(
 
     with progress() as tell:
         figures = measure(round(gib * GIB), cycles, tell)
+    tell_figures(figures, as_json)
+
+
+@group.command(epilog="Example: slicelock bench duty --steps 24 --json")
+def duty(
+    steps: Annotated[int, typer.Option("--steps", min=2, help="Steps that each job makes.")] = 24,
+    way: Annotated[
+        Way, typer.Option("--way", help="What moves the jobs' state: their own hooks, or the driver.")
+    ] = Way.HOOKS,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Two PyTorch jobs, each alone and both on one GPU: time, duty, identical losses (needs a GPU)."""
+    from slicelock.bench.duty import measure
+
+    with progress() as tell:
+        figures = measure(tell, steps, way.value)
     tell_figures(figures, as_json)
 
 

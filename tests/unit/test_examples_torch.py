@@ -1,0 +1,39 @@
+"""What can be said of the PyTorch examples without PyTorch."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = ["torch_grpo.py", "torch_grpo_ranks.py", "foreign_loop_away.py"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_slicelock_adds_is_marked_and_little(name: str) -> None:
+    lines = (EXAMPLES / name).read_text().splitlines()
+    marked = [line for line in lines if "# [slicelock]" in line]
+    assert 3 <= len(marked) <= 5
+    assert any("slicelock.away" in line for line in marked)
+    assert any(".turn(" in line for line in marked)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_setting_is_read_by_hand(name: str) -> None:
+    tree = ast.parse((EXAMPLES / name).read_text())
+    words = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    code = [word for word in words if isinstance(word, str) and word.startswith("SLICELOCK_")]
+    assert code == []
+
+
+def test_the_shell_script_is_one(tmp_path: Path) -> None:
+    script = EXAMPLES / "two_jobs_one_gpu.sh"
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    silent = {**os.environ, "PYTHON": "false", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(["sh", str(script)], env=silent, capture_output=True, check=False, timeout=20)
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
