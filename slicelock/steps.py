@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from slicelock.wire import Command
+from slicelock.codec import Command
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from docs_markdown import code, docstring, sections, table
 
+from slicelock.codec import Command
 from slicelock.scripts import lua_root
-from slicelock.wire import COMMANDS, Command
+from slicelock.wire import COMMANDS
 
 ARGUMENT = re.compile(r"^-- ARGV\[\d+\] (\w+) \((.+)\)$")
 OUTCOME = re.compile(r"^-- ([A-Z_]{2,}) (.+)$")

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.states import RunState
-from slicelock.wire import Acquire, AcquireReply, Cancel, Command, R, Yield
+from slicelock.wire import Acquire, AcquireReply, Cancel, Yield
 from slicelock_agent import processes
 from slicelock_agent.registry import Process, Registry
 from slicelock_agent.switcher import Switcher

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from slicelock.codec import Command, R
 from slicelock.errors import ConfigurationError
 from slicelock.model import Picture, SliceView
-from slicelock.wire import Command, Declare, DeclareReply, R, Status
+from slicelock.wire import Declare, DeclareReply, Status
 
 
 class Runner(Protocol):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
-from slicelock.wire import Beat, BeatReply, Command, R
+from slicelock.wire import Beat, BeatReply
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry

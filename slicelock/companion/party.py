@@ -17,6 +17,7 @@ import weakref
 from concurrent.futures import CancelledError
 from pathlib import Path
 
+from slicelock.codec import Command
 from slicelock.companion.evictor import Evictor
 from slicelock.companion.hook_runner import Offer
 from slicelock.companion.inbox import LoopInbox, ThreadInbox
@@ -28,7 +29,7 @@ from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
 from slicelock.steps import Call
 from slicelock.store import AsyncStore, Store
-from slicelock.wire import Command, Status, StatusReply
+from slicelock.wire import Status, StatusReply
 
 log = logging.getLogger("slicelock")
 

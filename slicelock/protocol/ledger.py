@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from slicelock.codec import Command
 from slicelock.errors import Holding, LeaseLost
 from slicelock.keys import request_id
-from slicelock.wire import Acquire, AcquireReply, Cancel, Command, Register, RegisterReply, Yield
+from slicelock.wire import Acquire, AcquireReply, Cancel, Register, RegisterReply, Yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from typing import Any, cast
 import hiredis
 from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
+from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.store.connect import AsyncLink, Endpoint, check_server, pack
 from slicelock.store.failures import explain
-from slicelock.wire import Command, R
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
+from slicelock.codec import Command, R
 from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
@@ -18,7 +19,6 @@ from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
 from slicelock.store.connect import Endpoint, Link, check_server, pack, socket_of
 from slicelock.store.failures import explain
-from slicelock.wire import Command, R
 
 T = TypeVar("T")
 

@@ -11,11 +11,12 @@ import pytest
 from redis import exceptions as redis_errors
 
 from slicelock import errors
+from slicelock.codec import Command, Reply
 from slicelock.companion.thread import Companion
 from slicelock.protocol import Ledger, Part
 from slicelock.settings import Settings
 from slicelock.store.failures import explain
-from slicelock.wire import Command, Register, RegisterReply, Renew, RenewReply, Reply, Yield, YieldReply
+from slicelock.wire import Register, RegisterReply, Renew, RenewReply, Yield, YieldReply
 from tests.support.flows import part, who
 from tests.support.wait import wait_until
 

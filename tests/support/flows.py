@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicelock.codec import Command
 from slicelock.protocol import Ledger, Part, Who, Wish
 from slicelock.steps import Call, Flow, Now, Pause, Wait
-from slicelock.wire import Command, RegisterReply
+from slicelock.wire import RegisterReply
 
 Answer = Any  # a reply, an exception to throw, or a function of the command
 

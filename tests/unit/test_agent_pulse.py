@@ -13,8 +13,9 @@ from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.switcher import Result
 
+from slicelock.codec import Command
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
-from slicelock.wire import Beat, BeatReply, Command
+from slicelock.wire import Beat, BeatReply
 from tests.support.rig import Rig
 from tests.support.wait import wait_until_async
 

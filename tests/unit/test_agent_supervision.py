@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from slicelock_agent import supervision
 from slicelock_agent.supervision import cancelled, supervised, unless
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from slicelock import errors
+from slicelock.codec import Reply
 from slicelock.errors import StoreError, StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire
-from slicelock.wire import Acquire, AcquireReply, Cancel, Register, Reply
+from slicelock.wire import Acquire, AcquireReply, Cancel, Register
 from tests.support.flows import Hand, known, part, registered, who
 
 HELD = AcquireReply("HELD", fences={"a": 7}, lease_ms=60_000, moved=True)

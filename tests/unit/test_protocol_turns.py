@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from slicelock import errors
+from slicelock.codec import Reply
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire, end_dropped, farewell, give_back
-from slicelock.wire import AcquireReply, Cancel, Register, Reply, Yield, YieldReply
+from slicelock.wire import AcquireReply, Cancel, Register, Yield, YieldReply
 from tests.support.flows import Hand, known, part, who
 
 YIELDED = YieldReply("YIELDED", waiters=3)

@@ -1,0 +1,126 @@
+"""How a call becomes ARGV, and an answer's array becomes facts.
+
+An argument's annotation decides its encoding: `str` as it is, `int` in decimal, `bool` as 1 or 0, `Words`
+separated by spaces, anything else as JSON. A reply is a flat array: the outcome, then names and values; the
+annotation decodes the value. Numbers travel as decimal strings, since a fence has more digits than Lua
+prints by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, cast, get_type_hints
+
+from typing_extensions import TypeVar  # its `default` keeps a bare `Command` usable
+
+from slicelock.errors import SchemaMismatch
+
+Words = tuple[str, ...]
+Fences = Mapping[str, int]
+Json = Any
+
+R = TypeVar("R", bound="Reply", default=Any)
+
+
+# ---------------------------------------------------------------- encoding
+
+
+_ENCODERS: dict[type, Callable[[Any], str]] = {
+    str: str,
+    bool: lambda value: "1" if value else "0",
+    int: str,
+    tuple: " ".join,
+}
+
+
+def _encode(value: object) -> str:
+    encode = _ENCODERS.get(type(value))
+    return encode(value) if encode else json.dumps(value, separators=(",", ":"))
+
+
+@cache
+def _arguments(kind: type[Command]) -> Callable[[Command], tuple[object, ...]]:
+    names = [f.name for f in fields(kind)]
+    return cast(Callable[[Command], tuple[object, ...]], attrgetter(*names))
+
+
+Raw = bytes | str | int  # an item of a reply, as a server or a stand-in for one sends it
+
+
+def _text(raw: Raw) -> str:
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else str(raw)
+
+
+_read_json = json.JSONDecoder().raw_decode
+
+
+def _json(raw: Raw) -> Any:
+    return _read_json(_text(raw))[0]
+
+
+_DECODERS: dict[object, Callable[[Raw], object]] = {
+    str: _text,
+    int: int,
+    bool: lambda raw: _text(raw) == "1",
+    Words: lambda raw: tuple(_text(raw).split()),
+    Fences: lambda raw: {name: int(fence) for name, fence in _json(raw).items()},
+    Json: _json,
+}
+
+
+@cache
+def _decoders(kind: type[Reply]) -> dict[Raw, tuple[str, Callable[[Raw], object]]]:
+    """By a field's name as it comes, bytes or text: the name, and what reads its value."""
+    hints = get_type_hints(kind).items()
+    known = {name: (name, _DECODERS[hint]) for name, hint in hints if hint in _DECODERS}
+    return {**known, **{name.encode(): decoder for name, decoder in known.items()}}
+
+
+# ---------------------------------------------------------------- bases
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A script's answer: what was achieved, and the facts that go with it."""
+
+    outcome: str
+    reason: str = ""
+    schema: str = ""
+
+    @classmethod
+    def decode(cls: type[R], raw: Sequence[Raw]) -> R:
+        """Read a reply array; unknown names are ignored, so that an older client understands a newer
+        script."""
+        outcome = _text(raw[0])
+        if outcome == "SCHEMA":
+            raise SchemaMismatch(
+                f"The pool's data has schema {_text(raw[2])}, this slicelock has {_text(raw[4])}.",
+                advice="Upgrade the older of the two; agents first.",
+            )
+        decoders, facts = _decoders(cls), dict[str, Any]()
+        for at in range(1, len(raw), 2):
+            if known := decoders.get(raw[at]):
+                name, read = known
+                facts[name] = read(raw[at + 1])
+        return cls(outcome, **facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[R]):
+    """One call of one script, answered by an `R`. Subclasses declare ARGV by their fields, in order."""
+
+    script: ClassVar[str]
+    outcomes: ClassVar[frozenset[str]]
+    reply: ClassVar[type[Reply]]
+
+    def argv(self) -> list[str]:
+        """The script's ARGV."""
+        return [_encode(value) for value in _arguments(type(self))(self)]
+
+    def decode(self, raw: Sequence[Raw]) -> R:
+        """Read the script's answer to this call."""
+        return cast(R, self.reply.decode(raw))
