@@ -63,7 +63,9 @@ async def test_another_process_with_the_same_pid_is_never_touched(
 ) -> None:
     world.add(one.pid, {GPU: GIB})
     assert await call(helpers, "lock", Process(one.pid, one.start - 1)) == GONE
-    os.kill(one.pid, signal.SIGKILL)  # a zombie now
+    os.kill(one.pid, signal.SIGKILL)
+    stat = Path(f"/proc/{one.pid}/stat")
+    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", what="a zombie")
     assert await call(helpers, "lock", one) == GONE
     assert not world.log()
 
