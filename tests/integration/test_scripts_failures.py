@@ -74,6 +74,7 @@ def test_a_failed_eviction_blocks_the_slice_and_puts_the_request_back(
     assert world.queue("a") == [r2.id, r3.id]
     reply = r2.again()
     assert (reply.outcome, reply.reason) == ("QUEUED", REASON)
+    assert world.request(r2.id)["reason"] == REASON
     assert not is_wanted(n1.wanted()["a"])
     [event] = world.events("blocked")
     assert (event["slice"], event["node"], event["reason"]) == ("a", "n1", REASON)

@@ -123,6 +123,23 @@ def test_a_scan_past_64_is_continued_by_the_next_script(world: World) -> None:
     assert behind.state == "held"
 
 
+def test_one_script_looks_at_a_bounded_number_of_requests(world: World) -> None:
+    """However many slices there are to look at again, each with a crowd that cannot start."""
+    world.declare("b", "n1")
+    world.scripts.advance(11_000)
+    for i in range(8):
+        world.declare(f"a{i}")
+        crowd(world, 60, f"a{i}", "b", name=f"w{i}-")
+    beats = world.agent("n1")
+    assert commands_of(world, lambda: world.run(wire.Declare("c", {}))) < 300, (
+        "a new slice: all are looked at again"
+    )
+    beats.beat()
+    for _ in range(12):
+        world.scripts.tick()
+    assert world.slice("b").state == "switching"
+
+
 def test_a_scan_past_64_in_two_queues_at_once(world: World) -> None:
     """The same where the request behind wants two slices, and the crowd is ahead of it in both queues."""
     for name in "ac":

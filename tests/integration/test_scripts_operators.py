@@ -314,6 +314,7 @@ def test_nodes_are_shown_with_what_they_report(world: World) -> None:
     world.declare("a", "n1")
     world.serve()
     world.member("r1").hold("a")
+    world.scripts.advance(3_000)
     world.agent("n1").beat()
     world.scripts.advance(700)
     [node] = world.picture().nodes

@@ -44,6 +44,14 @@ def test_renew_of_several_parts_answers_in_order(world: World) -> None:
     assert [(part["lane"], part["state"]) for part in reply.parts] == [("side", "queued"), ("main", "held")]
 
 
+def test_renew_answers_with_what_it_has_set_off(world: World) -> None:
+    main, side = world.member("r1"), world.member("r1", lane="side")
+    main.hold("a")
+    assert side.ask("a").outcome == "QUEUED"
+    [part] = main.renew(side.part(), done=1).parts
+    assert part["state"] == "held"
+
+
 def test_renew_tells_a_forgotten_yield(world: World) -> None:
     r1, r2 = world.member("r1"), world.member("r2")
     r1.hold("a")
