@@ -24,10 +24,12 @@ log = logging.getLogger("slicelock")
 
 LOG_S = 60.0  # a waiting request says so once a minute
 TAKEN_S = 15.0  # a process that died unseen counts as this member until its heartbeat is so old
+UNKNOWN_S = 15.0  # in this time, the agents have declared their slices to a Redis that started empty
 RETRY_S = (0.05, 1.0)  # first and longest pause after a call without an answer
 NEXT_SLACK_S = 0.005  # after a deadline in Redis, so that asking then finds it past
 GO_ON = {"expired", "superseded", "yielded"}  # an earlier number of this turn; the next one is asked for
 NOT_OPENED = {"NO_SUCH_SLICE", "QUEUE_FULL", "RUN_LOST"}
+STANDS = {"SWITCHING", "QUEUED", "GATHERING"}  # Redis knows the slices and the request
 
 
 def acquire(ledger: Ledger, part: Part) -> Flow[None]:
@@ -70,7 +72,8 @@ class _Patience:
     logged: float
     waited: float = 0.0
     counting: bool = True
-    taken_since: float = math.inf
+    doubted: str = ""  # the last outcome, if it may yet change
+    doubted_since: float = math.inf
     retries: int = 0
 
     def tick(self, now: float) -> None:
@@ -81,6 +84,12 @@ class _Patience:
     @property
     def left(self) -> float:
         return self.timeout - self.waited if self.counting else math.inf
+
+    def doubts_s(self, outcome: str) -> float:
+        """Seconds for which nothing but this outcome was answered."""
+        if self.doubted != outcome:
+            self.doubted, self.doubted_since = outcome, self.last
+        return self.last - self.doubted_since
 
     def retry_s(self) -> float:
         """The pause after one more call without an answer, with jitter."""
@@ -105,6 +114,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
         patience.tick((yield Now()))
         part.waited_s = patience.waited
         if reply.outcome == "HELD":
+            ledger.met.update(part.wish.slices)
             return ledger.begin(part, reply, sent)
         pause = _pause(ledger, part, reply, patience)
         if patience.left <= 0:
@@ -139,7 +149,12 @@ def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
     patience.counting = reply.outcome != "SWITCHING"
     if reply.outcome == "UNDECIDED":
         return patience.retry_s()
+    if reply.outcome == "NO_SUCH_SLICE" and reply.slice in ledger.met and part.wish.wait:
+        return _forgotten(ledger, part, reply, patience)
     patience.retries = 0
+    if reply.outcome in STANDS:
+        patience.doubted = ""
+        ledger.met.update(part.wish.slices)
     if reply.outcome == "QUEUED" and reply.next_ms:
         return min(ledger.who.poll_s, reply.next_ms / 1000 + NEXT_SLACK_S)
     if reply.outcome in ("QUEUED", "SWITCHING", "GATHERING"):
@@ -156,10 +171,16 @@ def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
     raise refusal(reply, part, ledger.who)
 
 
+def _forgotten(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
+    """A slice was known and is not any more: Redis may have started empty. The request may still be there."""
+    if patience.doubts_s(reply.outcome) >= UNKNOWN_S:
+        raise refusal(reply, part, ledger.who)
+    return patience.retry_s()
+
+
 def _taken(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
     part.asked = part.spent = False  # not ours: cancelling it could end the other process's turn
-    patience.taken_since = min(patience.taken_since, patience.last)
-    if patience.last - patience.taken_since >= TAKEN_S:
+    if patience.doubts_s(reply.outcome) >= TAKEN_S:
         raise refusal(reply, part, ledger.who)
     return 1.0
 
@@ -173,6 +194,8 @@ def _standing(reply: AcquireReply, members: int) -> str:
             return f"{reply.position} request(s) ahead; {reply.reason or 'about to start'}"
         case "SWITCHING":
             return f"switching{': ' + reply.reason if reply.reason else ''}"
+        case "NO_SUCH_SLICE":
+            return f"Redis does not know slice {reply.slice}; perhaps its agents are about to declare it"
         case "TAKEN":
             return f"another process ({reply.by}) is this member"
         case _:

@@ -101,6 +101,7 @@ class Ledger:
         self.done: dict[str, int] = {}  # by lane: the last turn this member has finished
         self.kept_calls: dict[Command, None] = {}  # yields and cancels without an answer, oldest first
         self.slices: dict[str, None] = {}
+        self.met: set[str] = set()  # those of them that Redis has known
         self.hooks: list[Mapping[str, Any]] = []
         self.registered = False
         self._numbers: dict[str, int] = {}  # by lane: the last number this process has used

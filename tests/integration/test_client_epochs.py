@@ -170,6 +170,21 @@ def test_a_request_that_redis_forgot_is_made_again(stage: Stage) -> None:
     stage.side.give(waiting.result(15))
 
 
+def test_a_request_is_made_again_once_an_empty_redis_knows_its_slice(stage: Stage) -> None:
+    turn = stage.side.acquire("a")
+    waiting = stage.side.ask("a", run="r2")
+    wait_until(lambda: stage.side.slice().queued == 1)
+    stage.server.stop()
+    shutil.rmtree(stage.server.directory / "appendonlydir")
+    stage.server.start()
+    wait_until(
+        lambda: [(one.name, one.queued) for one in stage.side.picture().slices][:1] == [("a", 1)], 20.0
+    )
+    turn.check()
+    stage.side.give(turn)
+    stage.side.give(waiting.result(15))
+
+
 def test_a_cancel_while_redis_is_away_is_delivered_later(stage: Stage) -> None:
     turn = stage.side.acquire("a")
     waiting = stage.side.ask("a", run="r2", timeout=1.5)

@@ -245,6 +245,32 @@ class TestRefusals:
         hand, _, _ = ask(AcquireReply("TAKEN", by="x"), AcquireReply("TAKEN", by="x"), HELD)
         assert numbers(hand) == [1, 1, 1]
 
+    def test_a_slice_that_was_known_may_be_declared_again(self) -> None:
+        unknown = AcquireReply("NO_SUCH_SLICE", slice="a")
+        hand, ledger, asked = ask(QUEUED, *[unknown] * 4, QUEUED, HELD)
+        assert numbers(hand) == [1] * 7
+        assert asked.fences == {"a": 7}
+        ledger.give_back(asked)
+        again = Hand([unknown, HELD])
+        again.drive(acquire(ledger, part()))
+        assert numbers(again) == [2, 2]
+
+    def test_a_slice_that_stays_unknown_is_an_error_after_a_while(self) -> None:
+        unknown = AcquireReply("NO_SUCH_SLICE", slice="a")
+        answers = [unknown, *[lambda call: DONE if call.script == "cancel" else unknown] * 60]
+        hand, ledger, error = refused(errors.UnknownSlice, QUEUED, *answers)
+        assert 15.0 <= hand.now - 1003.0 <= 16.0
+        assert "no slice a" in str(error)
+        assert hand.scripts[-1] == "cancel"  # it may be there still
+        assert not ledger.kept_calls
+
+    def test_without_waiting_an_unknown_slice_is_an_error_at_once(self) -> None:
+        _, ledger, held = ask(HELD)
+        ledger.give_back(held)
+        hand = Hand([AcquireReply("NO_SUCH_SLICE", slice="a")])
+        with pytest.raises(errors.UnknownSlice):
+            hand.drive(acquire(ledger, part(wait=False)))
+
     def test_without_waiting_a_lost_reply_is_an_error(self) -> None:
         hand, _, _ = refused(StoreTimeout, StoreTimeout("lost"), DONE, wait=False)
         assert hand.scripts == ["register", "acquire", "cancel"]
