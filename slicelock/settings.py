@@ -115,8 +115,8 @@ class Settings(StoreSettings):
     """A head start in the queue: 30 s of waiting for each step."""
     lease: Annotated[float, Field(ge=0.5, le=86_400)] = 60.0
     """Seconds after which a turn ends whose process is no longer heard of."""
-    renew: Annotated[float, Field(gt=0)] = 5.0
-    """Seconds between two heartbeats."""
+    renew: Annotated[float, Field(gt=0, le=5)] = 5.0
+    """Seconds between two heartbeats; a process not heard of for 12 s may be replaced."""
     wait_lease: Annotated[float, Field(gt=0)] = 15.0
     """Seconds after which a waiting request ends whose process is no longer heard of; never more than
     `lease`."""

@@ -1,8 +1,4 @@
 -- Processes of a run that are gone.
-function rules.bump(run)
-  write('run', run, { rev = num((tonumber((record('run', run) or {}).rev) or 0) + 1) })
-end
-
 function rules.alive(run, process)
   local heard = (record('procs', run) or {})[process .. '#heard']
   return heard and pool - tonumber(heard) < HEARD and pool - tonumber(heard)

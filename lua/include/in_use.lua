@@ -22,6 +22,7 @@ local function in_use(s)
 end
 
 local function leave_node(s, node)
+  rules.block(s, node, nil)
   write('slice', s, { ['devices:' .. node] = false, ['beat:' .. node] = false, ['tries:' .. node] = false })
   write('node', node, { slices = without((record('node', node) or {}).slices, s), ['report:' .. s] = false })
 end

@@ -13,6 +13,7 @@ function rules.extend(id, r, ms)
 end
 
 function rules.overdue(id, r)
+  if pool < (tonumber(record('meta', '').quiet_until) or 0) then return nil end
   for _, member in ipairs(words(r.joined)) do
     local at = redis.call('ZSCORE', key('deadlines'), 'part|' .. id .. '|' .. member)
     if at and tonumber(at) < pool then return member end

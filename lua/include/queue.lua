@@ -1,12 +1,13 @@
 -- Who is next.
 
--- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up.
+-- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up; nor does an
+-- entry whose record somebody has removed.
 function rules.passed_over(r, here)
-  for _, s in ipairs(words(r.slices)) do
+  for _, s in ipairs(words(r and r.slices)) do
     local S = record('slice', s)
     if not S or (s ~= here and S.settling) or rules.blocked(s, r.run) then return true end
   end
-  return false
+  return not r
 end
 
 -- Whether everybody ahead of a request in a queue is passed over.

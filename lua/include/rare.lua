@@ -5,6 +5,7 @@ local function define()
 --- @include "requeue"
 --- @include "keep"
 --- @include "block"
+--- @include "revision"
 --- @include "exit"
 --- @include "settle"
 --- @include "unsettle"

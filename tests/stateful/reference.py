@@ -88,6 +88,7 @@ class Pool:
         self.last_raw: int | None = None
         self.pool = self.tick = self.quiet_until = 0
         self.life, self.epoch, self.noticed = "", 1, False
+        self.asking = ""
         self.lease_ms: int | None = None
         self.slices: dict[str, Slice] = {}
         self.requests: dict[str, Request] = {}
@@ -104,6 +105,7 @@ class Pool:
         if 0 <= step <= MAX_STEP:
             self.pool += step
         self.last_raw = raw
+        self.asking = ""  # the request whose member asks for it right now
         self.noticed = notices or self.life in ("", life)
         if self.life not in ("", life) and notices:
             self.epoch += 1
@@ -146,8 +148,14 @@ class Pool:
             self.finish(request, "expired")
 
     def on_gather(self, request: str) -> None:
-        if len(self.requests[request].joined) < self.requests[request].members:
-            self.on_part(f"{request}|of the others")
+        found = self.requests[request]
+        if found.state == "ended" or len(found.joined) >= found.members:
+            return
+        self.must_have_noticed()
+        if self.pool < self.quiet_until:
+            self.deadlines[f"gather|{request}"] = self.quiet_until
+        else:
+            self.finish(found, "expired")
 
     def on_settle(self, name: str) -> None:
         self.settle(name)
@@ -203,7 +211,7 @@ class Pool:
     def startable(self, request: Request) -> bool:
         for name in request.slices:
             s = self.slices[name]
-            if s.state != "free" or s.settling is not None or s.kept not in ("", request.id):
+            if s.state != "free" or s.settling is not None or s.kept not in ("", request.id if self.asking == request.id else ""):
                 return False
             if self.is_blocked(name, request.run):
                 return False

@@ -47,6 +47,7 @@ class Reference(Pool):
         if refusal:
             return refusal
         request = request or self.open_request(c)
+        self.asking = request.id
         self.join(request, c)
         self.go_on()
         if c.no_wait and request.state == "queued":
