@@ -147,11 +147,9 @@ class Agent:
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
 
     def _elsewhere(self, name: str, run: str) -> str:
-        """The other slice here on which the run has a turn, if what is moved are whole processes."""
+        """The other slice here on which the run has a turn."""
         others = (one for one in self._pulse.switchers.values() if one.at.name != name)
-        return next(
-            (one.at.name for one in others if not one.at.accelerator.exclusive and one.holds(run)), ""
-        )
+        return next((one.at.name for one in others if one.holds(run)), "")
 
     async def _take(self, name: str, accelerator: Accelerator, journal: Journal) -> None:
         """Hold the slice's devices; after a new boot nothing of any run may be on them."""

@@ -124,13 +124,19 @@ class Eviction:
 
     # ------------------------------------------------------------ from outside
 
+    def _is_elsewhere(self) -> bool:
+        """Whether the run's processes are in a turn on another slice, and so must not be disturbed."""
+        other = self._at.elsewhere(self._run)
+        if other and (reason := f"in use on {other}") not in self._reasons:
+            self._reasons.append(reason)
+        return bool(other)
+
     async def _from_outside(self) -> bool:
         if self._tried_outside:
             return False
         self._tried_outside = True
-        if other := self._at.elsewhere(self._run):
-            self._reasons.append(f"in use on {other}")
-            return False
+        if not self._at.accelerator.exclusive and self._is_elsewhere():
+            return False  # what would be moved are whole processes
         if why := self._at.hidden(self._run):
             self._reasons.append(why)
             return False
@@ -194,6 +200,8 @@ class Eviction:
     # ------------------------------------------------------------ kill
 
     async def _by_kill(self) -> bool:
+        if self._is_elsewhere():
+            return False
         run = self._at.registry.runs.get(self._run)
         roots = [one.found.pid for one in self._at.registry.processes(self._run)]
         if run is None or not roots:

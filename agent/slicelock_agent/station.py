@@ -33,7 +33,7 @@ class Station:
     budget: HostBudget
     settings: AgentSettings
     elsewhere: Callable[[str], str] = lambda run: ""
-    """The other slice of this node on which a run has a turn, if what is moved are its processes."""
+    """The other slice of this node on which a run has a turn; empty when there is none."""
 
     @property
     def ways(self) -> tuple[str, ...]:

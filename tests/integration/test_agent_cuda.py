@@ -195,6 +195,18 @@ async def test_n4_a_poisoned_run_may_be_killed_where_that_is_allowed(rig: GpuRig
         assert rig.states() == {"b": "loaded"}
 
 
+async def test_a_run_that_has_a_turn_elsewhere_is_not_killed(rig: GpuRig) -> None:
+    with processes(1, SLICELOCK_RUN="a") as [pid]:
+        rig.has("a", [pid])
+        rig.registry.learn({"a": {"rev": "1", "job": "j", "processes": {}}})
+        await rig.turn("a", 10)
+        rig.switcher.at = replace(rig.switcher.at, elsewhere=lambda run: "samplers")
+        result = await rig.turn("b", 20, ways=("cuda", "kill"))
+        assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "a")
+        assert result.reason.endswith("evicted: in use on samplers")
+        assert rig.world.state(pid) == "running"
+
+
 async def a_is_saved(rig: GpuRig, pids: list[int], *sizes: int) -> None:
     rig.has("a", pids, *sizes)
     await rig.turn("a", 10)
