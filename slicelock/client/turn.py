@@ -73,7 +73,7 @@ class BaseTurn(ABC):
 
     @property
     def waited_s(self) -> float:
-        """Seconds of waiting before the turn, without the switch."""
+        """Seconds of waiting before the turn, without a switch that nothing holds up."""
         return self._part.waited_s
 
     @property

@@ -65,7 +65,7 @@ def _withdraw(ledger: Ledger, part: Part, failure: BaseException) -> Flow[None]:
 
 @dataclass(slots=True)
 class _Patience:
-    """How long has been waited, and how long still. Only waiting counts, not the switch."""
+    """How long has been waited, and how long still. A switch counts only while something holds it up."""
 
     timeout: float
     last: float
@@ -146,7 +146,7 @@ def register(ledger: Ledger) -> Flow[None]:
 
 def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
     """Seconds to wait for a message after this answer; raises what the answer refuses."""
-    patience.counting = reply.outcome != "SWITCHING"
+    patience.counting = reply.outcome != "SWITCHING" or bool(reply.reason)
     if reply.outcome == "UNDECIDED":
         return patience.retry_s()
     if reply.outcome == "NO_SUCH_SLICE" and reply.slice in ledger.met and part.wish.wait:

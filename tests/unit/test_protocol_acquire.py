@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slicelock import errors
-from slicelock.codec import Reply
+from slicelock.codec import Command, Reply
 from slicelock.errors import StoreError, StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire
 from slicelock.wire import Acquire, AcquireReply, Cancel, Register
@@ -103,6 +103,12 @@ class TestTimeout:
         hand, _, asked = ask(QUEUED, *[SWITCHING] * 20, HELD, timeout=4.0)
         assert asked.waited_s == 3.0
         assert hand.now == 1000.0 + 3.0 + 60.0
+
+    def test_counts_a_switch_that_is_held_up(self) -> None:
+        blocked = AcquireReply("SWITCHING", reason="node n1 is silent")
+        hand, _, error = refused(errors.AcquireTimeout, SWITCHING, *[blocked] * 3, DONE, timeout=5.0)
+        assert "switching: node n1 is silent" in str(error)
+        assert hand.scripts[-1] == "cancel"
 
     def test_counts_again_when_a_switch_is_given_back(self) -> None:
         refused(errors.AcquireTimeout, QUEUED, SWITCHING, QUEUED, QUEUED, DONE, timeout=4.0)
@@ -257,8 +263,11 @@ class TestRefusals:
 
     def test_a_slice_that_stays_unknown_is_an_error_after_a_while(self) -> None:
         unknown = AcquireReply("NO_SUCH_SLICE", slice="a")
-        answers = [unknown, *[lambda call: DONE if call.script == "cancel" else unknown] * 60]
-        hand, ledger, error = refused(errors.UnknownSlice, QUEUED, *answers)
+
+        def answer(call: Command) -> Reply:
+            return DONE if isinstance(call, Cancel) else unknown
+
+        hand, ledger, error = refused(errors.UnknownSlice, QUEUED, *[answer] * 60)
         assert 15.0 <= hand.now - 1003.0 <= 16.0
         assert "no slice a" in str(error)
         assert hand.scripts[-1] == "cancel"  # it may be there still
@@ -326,6 +335,13 @@ def test_says_once_a_minute_why_it_waits(caplog: pytest.LogCaptureFixture) -> No
         ask(*[gathering] * 41, HELD, ledger=Ledger(who(members=3)))
     assert len(caplog.messages) == 2
     assert "for 60 s: missing of 3 members: 0 2" in caplog.messages[0]
+
+
+def test_says_what_holds_a_switch_up(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "slicelock"):
+        ask(*[AcquireReply("SWITCHING", reason="node n1 is silent")] * 21, HELD)
+    [said] = caplog.messages
+    assert "for 60 s: switching: node n1 is silent" in said
 
 
 def test_names_those_who_are_here_when_members_have_names(caplog: pytest.LogCaptureFixture) -> None:
