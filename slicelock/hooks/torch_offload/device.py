@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -167,15 +167,22 @@ class CudaDevice:
     def in_use(self) -> int:
         return int(self._torch.cuda.memory_allocated(self._index))
 
-    def allocating_for(self, stream: int) -> AbstractContextManager[Any]:
-        made = self._torch.cuda.ExternalStream(stream, device=self._index) if stream else None
-        return self._torch.cuda.stream(made or self._torch.cuda.default_stream(self._index))
+    @contextmanager
+    def allocating_for(self, stream: int) -> Generator[None]:
+        cuda = self._torch.cuda
+        made = cuda.ExternalStream(stream, device=self._index) if stream else None
+        used = made or cuda.default_stream(self._index)
+        with cuda.stream(used):
+            yield
+        # What is queued there may still write here: in deterministic mode torch fills what it allocates.
+        self._stream.wait_stream(used)
 
     def make_room(self, nbytes: int) -> None:
-        if self._splits:
-            self._torch.empty(
-                nbytes, dtype=self._torch.uint8, device=self.name
-            )  # at once free again, and kept
+        if (
+            self._splits
+        ):  # at once free again, and kept by the allocator; not by `torch.empty`, which may fill it
+            block = self._torch.cuda.caching_allocator_alloc(nbytes, self._index)
+            self._torch.cuda.caching_allocator_delete(block)
 
     def check(self, places: Sequence[Place], graphs_elsewhere: bool) -> None:
         segments = Segments.of(self._torch, self._index)
