@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from slicelock.client.turn import AsyncTurn, BaseTurn, Turn, current
+from slicelock.errors import LeaseLost
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +57,8 @@ class TurnBlock:
         if turn.over:
             return
         if turn.loss is None:
-            turn.yield_()
+            with suppress(LeaseLost):  # the yield may learn of it; then it is told as any other
+                turn.yield_()
         told(turn, failure)
 
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
@@ -94,7 +97,8 @@ class AsyncTurnBlock:
         if turn.over:
             return
         if turn.loss is None:
-            await turn.yield_()
+            with suppress(LeaseLost):
+                await turn.yield_()
         told(turn, failure)
 
     def __call__(self, func: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:

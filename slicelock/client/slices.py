@@ -114,8 +114,8 @@ class Slice(_Slices):
     ) -> Turn:
         """Wait for a turn and return it; somebody must `yield_` it.
 
-        `timeout`: seconds of waiting, not counting a switch that nothing holds up. `wait=False` takes the turn
-        only if it can begin at once. `on_lost` is called from another thread should the turn be lost.
+        `timeout`: seconds of waiting, not counting a switch that nothing holds up. `wait=False` takes the
+        turn only if it can begin at once. `on_lost` is called from another thread should the turn be lost.
 
         Raises NotGranted (AcquireTimeout, Busy, Holding, …) when there will be no turn; then nothing is left
         behind. StoreError when Redis was never reached; later, a Redis that is away is waited for.

@@ -279,6 +279,17 @@ class TestLoss:
             side.block(lose, "a")
         assert not hasattr(caught.value, "__notes__")
 
+    def test_that_only_the_yield_learns_of_adds_a_note_too(self, side: Side) -> None:
+        def fail(turn: Any) -> None:
+            side.party().companion.stop()
+            side.revoke(turn)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            side.block(fail, "a")
+        [note] = caught.value.__notes__
+        assert "revoked" in note
+
 
 class TestAway:
     def test_gives_the_turn_up_and_takes_the_next(self, side: Side) -> None:
