@@ -113,7 +113,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
             reason = _standing(reply, ledger.who.members)
         patience.tick((yield Now()))
         part.waited_s = patience.waited
-        if reply.outcome == "HELD":
+        if reply.outcome == "HELD" and set(reply.fences) == set(part.wish.slices):
             ledger.met.update(part.wish.slices)
             return ledger.begin(part, reply, sent)
         pause = _pause(ledger, part, reply, patience)
@@ -161,8 +161,9 @@ def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
         return ledger.who.poll_s
     if reply.outcome == "TAKEN":
         return _taken(ledger, part, reply, patience)
-    if reply.outcome == "ENDED" and reply.ended in GO_ON:
-        log.info("turn on %s: %s; asking for the next one", named(part), reply.reason or reply.ended)
+    if reply.outcome == "HELD" or reply.ended in GO_ON:  # held: what a failover has left of it is not enough
+        why = reply.reason or reply.ended or f"only {' '.join(reply.fences)} is left of it"
+        log.info("turn on %s: %s; asking for the next one", named(part), why)
         ledger.number(part, max(part.k + 1, reply.newest))
         return 0.0
     part.spent = reply.outcome not in NOT_OPENED

@@ -14,7 +14,12 @@ from slicelock.protocol import Ledger, Part, acquire
 from slicelock.wire import Acquire, AcquireReply, Cancel, Register
 from tests.support.flows import Hand, known, part, registered, who
 
-HELD = AcquireReply("HELD", fences={"a": 7}, lease_ms=60_000, moved=True)
+
+def held(*slices: str) -> AcquireReply:
+    return AcquireReply("HELD", fences=dict.fromkeys(slices, 7), lease_ms=60_000, moved=True)
+
+
+HELD = held("a")
 QUEUED = AcquireReply("QUEUED", position=2, reason="a is held by other (run r2)")
 SWITCHING = AcquireReply("SWITCHING")
 DONE = Reply("CANCELLED")
@@ -178,6 +183,13 @@ class TestEnded:
         assert hand.calls[-1].waited_ms == 3000
         assert asked.k == 2
 
+    def test_a_turn_of_fewer_slices_is_not_taken(self) -> None:
+        whole = AcquireReply("HELD", fences={"a": 9, "b": 3}, lease_ms=60_000)
+        ledger, asked, hand = registered(), part("a", "b"), Hand([known(), QUEUED, HELD, whole])
+        hand.drive(acquire(ledger, asked))
+        assert numbers(hand) == [1, 1, 2]  # to ask for the next one is to be done with this one
+        assert asked.fences == {"a": 9, "b": 3}
+
     def test_follows_the_others_to_the_newest_number(self) -> None:
         hand, _, _ = ask(AcquireReply("ENDED", ended="expired", newest=4), HELD)
         assert numbers(hand) == [1, 4]
@@ -301,7 +313,7 @@ class TestNumbers:
 
     def test_each_lane_counts_for_itself_and_asks_where_it_stands(self) -> None:
         ledger = Ledger(who())
-        hand = Hand([known(), HELD, known(rollout={"k": 8, "state": "ended", "joined": []}), HELD])
+        hand = Hand([known(), HELD, known(rollout={"k": 8, "state": "ended", "joined": []}), held("b")])
         hand.drive(acquire(ledger, part()))
         hand.drive(acquire(ledger, part("b", lane="rollout")))
         assert hand.scripts == ["register", "acquire", "register", "acquire"]
@@ -312,7 +324,7 @@ class TestNumbers:
 
     def test_a_new_slice_is_registered(self) -> None:
         ledger = Ledger(who())
-        hand = Hand([known(), HELD, known(), HELD])
+        hand = Hand([known(), HELD, known(), held("a", "b")])
         first = part("a")
         hand.drive(acquire(ledger, first))
         ledger.give_back(first)
