@@ -159,9 +159,9 @@ async def _settle_on(at: Station, stay: Stay, truth: Truth) -> None:
             await _forget_image(at, stay)
         case Truth.SAVED:
             at.page.put(replace(stay, state=RunState.SAVED))
-        case Truth.ABSENT:
+        case Truth.ABSENT if stay.state is not RunState.RESTORING:
             at.page.drop(stay.run)
-        case Truth.LOST:
+        case Truth.ABSENT | Truth.LOST:
             await lose(at, stay)
         case _:
             at.page.put(replace(stay, state=RunState.POISONED))

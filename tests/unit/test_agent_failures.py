@@ -1,6 +1,7 @@
 """Switches whose steps fail: undone, tried again, reported with the reason. No Redis."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
 
+from slicelock.states import RunState
 from tests.support.rig import Rig
 from tests.support.wait import wait_until_async
 
@@ -105,6 +107,31 @@ async def test_an_impossible_restore_loses_the_run_and_the_next_one_starts(
     assert (await rig.turn("c", 40)).outcome == "READY"
     refused = await rig.turn("a", 50)
     assert (refused.what, refused.reason) == ("refused", "the run's state here is lost")
+
+
+async def test_a_run_whose_image_is_gone_is_lost(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    [image] = (rig.folder / "sim" / "images").rglob("a@*")
+    image.unlink()
+    result = await rig.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "restore", "a")
+    assert "its image is gone" in result.reason
+    assert rig.states()["a"] == "lost"
+    assert backend.calls[-1] == "restore"
+
+
+async def test_so_is_one_whose_image_goes_while_the_agent_is_away(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.turn("a", 10)
+        rig.write(A)
+        await rig.turn("b", 20)
+        rig.page.put(replace(rig.page.stays["a"], state=RunState.RESTORING))
+        for image in (rig.folder / "sim" / "images").rglob("a@*"):
+            image.unlink()
+    async with Rig(tmp_path) as rig:
+        await rig.idle()
+        assert rig.states()["a"] == "lost"
 
 
 async def test_what_cannot_be_found_out_is_poisoned_and_only_killed(faulty: tuple[Rig, Faulty]) -> None:

@@ -146,6 +146,8 @@ class SimBackend:
             if image.exists() and not device.used:
                 moved += device.restore_from(image)
 
+        if self._truth(subject) is Truth.ABSENT:
+            return Report(failures={subject.image: "its image is gone"})
         failures = self._each(subject, copy)
         return Report(moved, failures)
 

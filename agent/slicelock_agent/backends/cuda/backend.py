@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -224,11 +224,13 @@ class CudaBackend:
         return Report(moved, {str(one): f"cannot be saved: {a.words}" for one, a in failed.items()})
 
     async def restore(self, subject: Subject, deadline: float) -> Report:
-        """Restore every saved process, if and only if there is room for all of them now. If one fails, those
-        that are back are saved again.
+        """Restore every saved process, if and only if it is known where all of them are and there is room for
+        all of them now. If one fails, those that are back are saved again.
         """
         saved = self._records.read(subject.slice, subject.image)
         states = await self._verbs.states(await self._census(subject).everyone(saved))
+        if unclear := _in_state(states, State.UNKNOWN, State.FAILED):
+            return Report(failures=unclear)
         coming = [one for one, state in states.items() if state is State.SAVED]
         if not coming:
             return Report()
@@ -249,7 +251,10 @@ class CudaBackend:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
         states = await self._verbs.states(await self._census(subject).everyone(saved))
         locked = [one for one, state in states.items() if state is State.LOCKED]
-        return Report(failures=_named(await self._verbs.unlock(locked)))
+        failures = _named(await self._verbs.unlock(locked))
+        # a locked sibling may have kept them from answering
+        states |= await self._verbs.states(one for one in states if states[one] is State.UNKNOWN)
+        return Report(failures=_in_state(states, State.UNKNOWN, State.FAILED, State.SAVED) | failures)
 
     def _reason_against(self, subject: Subject, users: Sequence[Process]) -> str:
         """Why these processes must not be locked: their save would fail, or their restore."""
@@ -352,6 +357,11 @@ def _standing(processes: Iterable[Process]) -> str:
 
 def _named(failures: dict[Process, str]) -> dict[str, str]:
     return {str(one): why for one, why in failures.items()}
+
+
+def _in_state(states: Mapping[Process, State], *unwanted: State) -> dict[str, str]:
+    """The processes in one of these states, each with why it cannot go on."""
+    return {str(one): f"its state is {state}" for one, state in states.items() if state in unwanted}
 
 
 def _host(size: dict[str, int]) -> int:
