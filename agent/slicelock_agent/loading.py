@@ -37,14 +37,11 @@ async def fetch(at: Station, run: str, fence: int) -> Outcome:
     if report.ok:
         return Outcome(True, report.bytes)
     reason = f"run {run} cannot be restored: {report.reason}"
-    if truth is Truth.SAVED and at.accelerator.room_for(subject):
-        at.page.put(replace(stay, state=RunState.SAVED))
-        return Outcome(False, reason=reason, kept=True)
-    if truth in (Truth.UNKNOWN, Truth.PARTIAL):
-        at.page.put(replace(stay, state=RunState.UNKNOWN))
-        return Outcome(False, reason=reason, kept=True)
-    await lose(at, stay)
-    return Outcome(False, reason=reason)
+    if truth in (Truth.LOST, Truth.ABSENT):
+        await lose(at, stay)
+        return Outcome(False, reason=reason)
+    at.page.put(replace(stay, state=RunState.SAVED if truth is Truth.SAVED else RunState.UNKNOWN))
+    return Outcome(False, reason=reason, kept=True)
 
 
 async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcome:

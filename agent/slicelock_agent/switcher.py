@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +36,8 @@ ROOM_PATIENCE_S, ROOM_LOOK_S = 10.0, 0.25
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
 """Steps that need no switch; the others end with the one result of their switch."""
-FAILED_WHAT = {Step.EVICT: "evict", Step.WIPE: "evict", Step.RESTORE: "restore", Step.RELOAD: "restore"}
+RELOADS = 5
+"""How often in a row a run's hooks may fail to reload before its request fails; the run itself is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Switcher:
         """What was last read of the devices, for people."""
         self._at_work = REST
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
+        self._reloads: Counter[str] = Counter()
+        """How often in a row each run's hooks have failed to reload."""
 
     # ------------------------------------------------------------ what is wanted, and what is shown
 
@@ -172,7 +176,8 @@ class Switcher:
         except (SlicelockError, ValueError, OSError) as failure:
             self._fail(Step.ADMIT, self.wanted.run, f"it cannot be admitted: {failure}")
         else:
-            self._say("READY", self.wanted.run)
+            self._reloads.pop(run, None)
+            self._say("READY", run)
 
     def _let_in(self, gone: tuple[str, ...] = ()) -> None:
         """The fence goes into the journal before the run gets to the devices."""
@@ -338,5 +343,29 @@ class Switcher:
         self._tell(self._said)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
+        """Only a run whose page says that it is lost is told as lost. What can be tried again is told as an
+        eviction of nobody: the request goes back to its place.
+        """
         log.warning("slice %s, fence %d: %s", self.at.name, self.wanted.fence, reason)
-        self._say("FAILED", run, FAILED_WHAT.get(step, "refused"), reason)
+        match step:
+            case Step.EVICT | Step.WIPE:
+                self._say("FAILED", run, "evict", reason)
+            case Step.RESTORE if self._is_lost(run):
+                self._say("FAILED", run, "restore", reason)
+            case Step.RESTORE:
+                self._say("FAILED", "", "evict", reason)
+            case Step.RELOAD if self._may_reload_again(run):
+                self._say("FAILED", "", "evict", reason)
+            case _:
+                self._say("FAILED", run, "refused", reason)
+
+    def _is_lost(self, run: str) -> bool:
+        stay = self.at.page.stays.get(run)
+        return stay is not None and stay.state is RunState.LOST
+
+    def _may_reload_again(self, run: str) -> bool:
+        self._reloads[run] += 1
+        if self._reloads[run] < RELOADS:
+            return True
+        del self._reloads[run]
+        return False

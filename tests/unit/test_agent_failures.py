@@ -8,7 +8,9 @@ import pytest
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
+from slicelock_agent.reconcile import Stay
 
+from slicelock.errors import AgentError
 from slicelock.states import RunState
 from tests.support.rig import Rig
 from tests.support.wait import wait_until_async
@@ -65,6 +67,10 @@ async def faulty(tmp_path: Path) -> AsyncIterator[tuple[Rig, Faulty]]:
         yield made, made.accelerator
 
 
+async def explode(subject: Subject, deadline: float) -> Report:
+    raise RuntimeError("the driver is gone")
+
+
 async def test_a_failed_save_is_undone_and_tried_again_by_the_next_switch(faulty: tuple[Rig, Faulty]) -> None:
     rig, backend = faulty
     backend.save_fails = 1
@@ -95,18 +101,60 @@ async def test_a_failed_restore_is_repeated_once(faulty: tuple[Rig, Faulty]) -> 
     assert rig.read(len(A)) == A
 
 
-async def test_an_impossible_restore_loses_the_run_and_the_next_one_starts(
+async def test_a_restore_that_fails_twice_keeps_the_image_and_the_next_run_starts(
     faulty: tuple[Rig, Faulty],
 ) -> None:
     rig, backend = faulty
     await rig.turn("b", 20)
     backend.restore_fails = 2
     result = await rig.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert "no luck" in result.reason
+    assert (rig.states()["a"], len(rig.images())) == ("saved", 1)
+    assert (await rig.turn("c", 40)).outcome == "READY"
+    assert (await rig.turn("a", 50)).outcome == "READY"
+    assert rig.read(len(A)) == A
+
+
+async def test_a_lost_run_is_told_and_the_next_one_starts(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    backend.restore_fails, backend.truth = 2, Truth.LOST
+    result = await rig.turn("a", 30)
     assert (result.outcome, result.what, result.run) == ("FAILED", "restore", "a")
     assert (rig.states(), rig.images()) == ({"a": "lost"}, [])
     assert (await rig.turn("c", 40)).outcome == "READY"
     refused = await rig.turn("a", 50)
     assert (refused.what, refused.reason) == ("refused", "the run's state here is lost")
+
+
+async def test_a_restore_that_raises_loses_nothing(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    restore, backend.restore = backend.restore, explode  # type: ignore[method-assign]
+    result = await rig.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    backend.restore = restore  # type: ignore[method-assign]
+    assert (await rig.turn("a", 40)).outcome == "READY"
+    assert rig.read(len(A)) == A
+
+
+async def test_nor_does_a_journal_that_cannot_be_written_for_a_moment(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, _ = faulty
+    await rig.turn("b", 20)
+
+    def full(stay: Stay) -> None:
+        raise AgentError("The journal cannot be written: the disk is full.")
+
+    monkeypatch.setattr(rig.page, "put", full)
+    result = await rig.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert "restore failed: The journal cannot be written" in result.reason
+    monkeypatch.undo()
+    assert (await rig.turn("a", 40)).outcome == "READY"
+    assert rig.read(len(A)) == A
 
 
 async def test_a_run_whose_image_is_gone_is_lost(faulty: tuple[Rig, Faulty]) -> None:
@@ -149,10 +197,6 @@ async def test_what_cannot_be_found_out_is_poisoned_and_only_killed(faulty: tupl
 
 async def test_a_verb_that_raises_ends_the_switch_with_its_reason(faulty: tuple[Rig, Faulty]) -> None:
     rig, backend = faulty
-
-    async def explode(subject: Subject, deadline: float) -> Report:
-        raise RuntimeError("the driver is gone")
-
     backend.save = explode  # type: ignore[method-assign]
     result = await rig.turn("b", 20)
     assert result.reason == "evict failed: the driver is gone"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slicelock_agent.switcher import RELOADS
 
 from slicelock.states import RunState
 from tests.support.rig import Rig
@@ -231,13 +232,18 @@ async def test_hooks_are_recalled_when_nobody_waits_any_more(hooked: Rig) -> Non
     assert len(hooked.results) == 1
 
 
-async def test_a_failed_reload_fails_the_request(hooked: Rig) -> None:
+async def test_a_failed_reload_is_tried_again_and_fails_the_request_in_the_end(hooked: Rig) -> None:
     await hooked.turn("b", 20)
-    hooked.hooks.failures["reload", "a"] = "the tensor is gone"
-    result = await hooked.turn("a", 30)
-    assert (result.outcome, result.what) == ("FAILED", "restore")
-    assert "the tensor is gone" in result.reason
-    assert (await hooked.turn("b", 40)).outcome == "READY"
+    hooked.hooks.failures["reload", "a"] = "no memory for the tensor"
+    for fence in range(30, 30 + RELOADS - 1):
+        result = await hooked.turn("a", fence)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+        assert "no memory for the tensor" in result.reason
+    result = await hooked.turn("a", 40)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "refused", "a")
+    assert (await hooked.turn("b", 50)).outcome == "READY"
+    hooked.hooks.failures.clear()
+    assert (await hooked.turn("a", 60)).outcome == "READY"  # its state was never lost
 
 
 async def test_a_run_without_hooks_is_not_moved_where_only_hooks_may(tmp_path: Path) -> None:
