@@ -105,7 +105,7 @@ class Away:
         turn = self._left.pop()
         if turn is not None:
             current.set(turn)
-        return turn
+        return None if turn is None or turn.foreign else turn
 
 
 async def _apart(work: Callable[[Any], None], argument: object) -> None:

@@ -108,15 +108,19 @@ class BaseTurn(ABC):
     @property
     def over(self) -> bool:
         """Whether there is nothing to yield: it was yielded, could not be had again, or is a parent's."""
-        party = self._ground.party
-        return not self._held or bool(party and party.foreign)
+        return not self._held or self.foreign
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is the turn of the process that this one was forked from."""
+        return self._ground.party is not None and self._ground.party.foreign
 
     # ------------------------------------------------------------ for both kinds
 
     def check(self) -> None:
         """Raise LeaseLost when the turn is over against its holder's will, TurnError when it was yielded."""
         party, part = self._ground.party, self._part
-        if party and party.foreign:
+        if self.foreign:
             raise LeaseLost(f"The turn on {named(part)} belongs to the parent process, not to this child.")
         if party and part.agentless and part.deadline <= time.monotonic() and not part.loss and self._held:
             lose(party.ledger, part, "expired", "it could not be renewed in time")
@@ -128,13 +132,19 @@ class BaseTurn(ABC):
 
     def _next_part(self, timeout: float | None) -> None:
         """Ask for the same again, for the slices still had: after being away."""
+        self._refuse_child()
         if not self._away:
             raise TurnError(f"The turn on {named(self._part)} has not been left, so there is no way back.")
         self._away = False
         wish = replace(self._part.wish, slices=self._left_with, timeout=timeout, wait=True)
         self._part = Part(wish, self._part.run)
 
+    def _refuse_child(self) -> None:
+        if self._ground.party:
+            self._ground.party.refuse_child()
+
     def _leaving(self, phase: str) -> None:
+        self._refuse_child()
         self._left_with = self._part.kept
         log.debug("away from %s for %s", named(self._part), phase)
 

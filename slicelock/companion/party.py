@@ -23,7 +23,7 @@ from slicelock.companion.hook_runner import Offer
 from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.launch import who_am_i
 from slicelock.companion.thread import Companion
-from slicelock.errors import SlicelockError, StoreTimeout
+from slicelock.errors import SlicelockError, StoreTimeout, TurnError
 from slicelock.model import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
@@ -57,6 +57,7 @@ class Party:
 
         Messages that cannot be subscribed are no error: whoever waits also asks by itself.
         """
+        self.refuse_child()
         if self._started and self.companion.alive:
             return
         with self._starting:
@@ -72,6 +73,7 @@ class Party:
 
     async def start_async(self) -> None:
         """As `start`, without blocking the event loop."""
+        self.refuse_child()
         if self._started and self.companion.alive:
             return
         store = self.async_store()
@@ -97,6 +99,7 @@ class Party:
 
     def offer(self, offer: Offer) -> None:
         """Tell agents of a hook: at once when its slices are named, else with the first turn."""
+        self.refuse_child()
         self.companion.hooks.offers.append(offer)
         self.ledger.offer([each.described() for each in self.companion.hooks.offers], offer.slices)
         if offer.slices:
@@ -119,6 +122,14 @@ class Party:
             )
 
     # ------------------------------------------------------------ ending
+
+    def refuse_child(self) -> None:
+        """Raise TurnError in a child process: it would speak over its parent's connection, as its parent."""
+        if self.foreign:
+            raise TurnError(
+                f"Run {self.who.run} was begun here by the parent process, not by this child.",
+                advice="Take the child's turns on a Slice, which finds out that it is another process.",
+            )
 
     def abandon(self) -> None:
         """This is a child process: it renews, yields and closes nothing of its parent's."""

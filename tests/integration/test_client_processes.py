@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+import slicelock
 from slicelock import LeaseLost, Slice, Turn, errors
 from slicelock.companion import close_all
 from slicelock.companion.party import FAREWELL_S
@@ -89,6 +91,41 @@ class TestFork:
             in_child(lambda: block.__exit__(None, None, None))
             assert looker.holder() == "r1"
             turn.check()
+
+    def test_a_child_that_is_born_while_away_does_not_come_back(self, looker: ThreadSide) -> None:
+        with Slice("a", settings=looker.settings("r1")).turn() as turn:
+            away = slicelock.away()
+            away.__enter__()
+
+            def work() -> str:
+                away.__exit__(None, None, None)
+                names = {thread.name for thread in threading.enumerate()}
+                return f"{turn.over} {turn.slices} {'slicelock-companion' in names}"
+
+            assert in_child(work) == "True () False"
+            assert looker.requests() == []
+            away.__exit__(None, None, None)
+            turn.check()
+
+    @pytest.mark.parametrize("way", ["leave", "come_back", "acquire"])
+    def test_a_child_takes_and_leaves_no_turn_of_its_parents(self, looker: ThreadSide, way: str) -> None:
+        turn = Slice("a", settings=looker.settings("r1")).acquire()
+        if way == "come_back":
+            turn.leave()
+
+        def work() -> str:
+            try:
+                getattr(turn, way)()
+            except errors.TurnError as error:
+                return str(error)
+            return "done"
+
+        before = [view.id for view in looker.requests()]
+        assert "by the parent process" in in_child(work)
+        assert [view.id for view in looker.requests()] == before
+        if way == "come_back":
+            turn.come_back()
+        turn.yield_()
 
     def test_the_parent_still_gets_its_messages(self, looker: ThreadSide) -> None:
         turn = Slice("a", settings=looker.settings("r1")).acquire()
