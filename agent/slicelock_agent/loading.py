@@ -109,7 +109,10 @@ async def drop(at: Station, run: str) -> None:
 
 
 async def find_out(at: Station, run: str) -> None:
-    """A step was begun and its end is not known: observe, then finish it or undo it; never guess."""
+    """A step was begun and its end is not known: observe, then finish it or undo it; never guess.
+
+    AgentError as long as nobody can tell.
+    """
     stay = at.page.stays[run]
     if not stay.image:  # only hooks were at work: the run is loaded, and `hooked` says what is to be reloaded
         at.page.put(replace(stay, state=RunState.LOADED))
@@ -160,7 +163,9 @@ async def _settle_on(at: Station, stay: Stay, truth: Truth) -> None:
             at.page.drop(stay.run)
         case Truth.ABSENT | Truth.LOST:
             await lose(at, stay)
-        case _:
+        case Truth.UNKNOWN:
+            raise AgentError(f"Nobody can tell where the state of run {stay.run} is.")
+        case Truth.PARTIAL | Truth.FAILED:
             at.page.put(replace(stay, state=RunState.POISONED))
 
 

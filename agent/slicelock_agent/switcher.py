@@ -227,12 +227,13 @@ class Switcher:
             self._pause = 0.0
         except Exception as failure:  # its reason goes to the request that waits for it
             log.exception("slice %s: %s failed", self.at.name, self.doing)
-            if action.step in ALWAYS:
-                await self._rest()
-            else:
-                self._fail(
-                    action.step, action.run, f"{action.step} failed: {failure or type(failure).__name__}"
-                )
+            reason = f"{action.step} failed: {failure or type(failure).__name__}"
+            if action.step not in ALWAYS:
+                self._fail(action.step, action.run, reason)
+                return
+            if action.step is Step.FIND_OUT and self._pause and self._said is None:
+                self._fail(Step.EVICT, action.run, reason)  # it may take long: the request goes back
+            await self._rest()
 
     async def _rest(self) -> None:
         """Before a step is tried again that must be done before anything else: 1, 2, 4 … 30 s."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from slicelock.states import RunState
 from tests.support.gpu_rig import SAFE, GpuRig, processes
 
 
@@ -50,3 +52,16 @@ async def test_nobody_is_let_go_on_who_is_still_saved(rig: GpuRig, three: list[i
     subject = rig.switcher.at.subject("a", 20, rig.page.stays["a"].image)
     report = await rig.accelerator.unlock(subject, 1.0)
     assert list(report.failures.values()) == ["its state is checkpointed"] * 3
+
+
+async def test_a_saved_run_is_looked_at_until_the_driver_can_tell(tmp_path: Path, three: list[int]) -> None:
+    async with GpuRig(tmp_path) as rig:
+        await a_is_saved(rig, three)
+        rig.page.put(replace(rig.page.stays["a"], state=RunState.RESTORING))
+    rig.world.fault(three[1], "state", times=8, code=999)
+    async with rig:
+        rig.registry.pids["a"] = three
+        await rig.idle()
+        assert rig.states()["a"] == "saved"
+        assert (await rig.turn("a", 30)).outcome == "READY"
+        assert rig.world.states(three) == ["running"] * 3

@@ -182,9 +182,29 @@ async def test_so_is_one_whose_image_goes_while_the_agent_is_away(tmp_path: Path
         assert rig.states()["a"] == "lost"
 
 
-async def test_what_cannot_be_found_out_is_poisoned_and_only_killed(faulty: tuple[Rig, Faulty]) -> None:
+async def test_what_cannot_be_told_is_looked_at_again(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig, backend = faulty
+    monkeypatch.setattr("slicelock_agent.switcher.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("slicelock_agent.loading.SECOND_LOOK_S", 0.0)
     backend.save_fails, backend.truth = 1, Truth.UNKNOWN
+    await rig.turn("b", 20)
+    rig.want("b", 30)  # the request goes back to its place meanwhile
+    await wait_until_async(lambda: len(rig.results) == 3)
+    assert (rig.results[-1].what, rig.results[-1].run) == ("evict", "a")
+    assert "Nobody can tell where the state of run a is" in rig.results[-1].reason
+    assert rig.states() == {"a": "unknown"}
+    backend.truth = None
+    await rig.idle()
+    assert len(rig.results) == 3
+    assert (rig.states(), rig.read(len(A))) == ({"a": "loaded"}, A)
+    assert (await rig.turn("b", 40)).outcome == "READY"
+
+
+async def test_what_has_failed_is_poisoned_and_only_killed(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    backend.save_fails, backend.truth = 1, Truth.FAILED
     await rig.turn("b", 20)
     await rig.idle()
     assert rig.states() == {"a": "poisoned"}

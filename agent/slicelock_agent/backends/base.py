@@ -28,7 +28,10 @@ class Truth(StrEnum):
     """A verb was begun and not finished; calling it again finishes it."""
     ABSENT = "absent"
     LOST = "lost"
+    FAILED = "failed"
+    """For good: it can neither be saved nor brought back, although its processes live."""
     UNKNOWN = "unknown"
+    """It cannot be told now; it is looked at again, and nothing is done meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

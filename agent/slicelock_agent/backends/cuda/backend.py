@@ -171,7 +171,9 @@ class CudaBackend:
         processes = await self._census(subject).everyone(saved)
         states = set((await self._verbs.observed(processes, deadline)).values()) - {State.NOT_CUDA}
         here = states - {State.GONE}
-        if here & {State.UNKNOWN, State.FAILED}:
+        if State.FAILED in here:
+            return Truth.FAILED
+        if State.UNKNOWN in here:
             return Truth.UNKNOWN
         if State.SAVED in here:
             return Truth.SAVED if here == {State.SAVED} else Truth.PARTIAL
