@@ -60,7 +60,7 @@ class Pulse:
         self._store, self._facts, self._registry, self._mailbox = store, facts, registry, mailbox
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = False
-        self._epoch = 0
+        self._epoch, self._unsettled = 0, set[str]()
         self._silence_told = False
         self._complaints: dict[str, str] = {}
         self._closed = False
@@ -185,10 +185,21 @@ class Pulse:
         self._registry.learn(reply.runs)
         for name, switcher in self.switchers.items():
             self._want(name, switcher, reply.wanted, regular)
+        self._notice_new_life()
         if regular:
             self._registry.prune(self._needed())
         if reply.more:
             asyncio.get_running_loop().call_later(REST_S, self.wake)
+
+    def _notice_new_life(self) -> None:
+        """A Redis that has lost writes may give the number of an epoch out twice; its slices settle then, or
+        it knows them no more.
+        """
+        asked = {name: one.wanted for name, one in self.switchers.items()}
+        unsettled = {name for name, wanted in asked.items() if wanted.settling or not wanted.known}
+        if unsettled != self._unsettled:
+            self._unsettled = unsettled
+            self._registry.forget_revisions()
 
     def _want(self, name: str, switcher: Switcher, wanted: Mapping[str, Any], regular: bool) -> None:
         """What is wrong with one slice, its devices included, is no reason to neglect the others."""

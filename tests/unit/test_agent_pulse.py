@@ -244,6 +244,22 @@ async def test_a_new_epoch_has_everything_told_again(pulse: Pulse, redis: Redis,
     assert redis.answer()["known"] == {"a": ""}
 
 
+@pytest.mark.parametrize("sign", [{"settling": "1"}, {"known": "0"}])
+async def test_so_has_a_new_life_in_which_the_number_is_given_out_again(
+    pulse: Pulse, redis: Redis, sign: dict[str, Any]
+) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10), runs={"a": {"rev": "1", "job": "j", "processes": {}}})
+    assert redis.answer()["known"] == {"a": "1"}
+    pulse.wake()
+    redis.answer(wanted=switching("a", 10, **sign))
+    pulse.wake()
+    told = {"a": {"rev": "1", "job": "j", "processes": {}}}
+    assert redis.answer(wanted=switching("a", 10, **sign), runs=told)["known"] == {"a": ""}
+    pulse.wake()
+    assert redis.answer(wanted=switching("a", 10, **sign))["known"] == {"a": "1"}
+
+
 async def test_a_switch_that_a_new_epoch_asks_for_again_is_answered_again(pulse: Pulse, redis: Redis) -> None:
     pulse.wake()
     redis.answer(wanted=switching("a", 10))
