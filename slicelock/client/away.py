@@ -7,9 +7,11 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from slicelock.client.absence import Absence, settling
 from slicelock.client.block import refuse_generator
 from slicelock.client.turn import AsyncTurn, Turn, current
 from slicelock.errors import TurnError
@@ -28,6 +30,9 @@ def away(*, phase: str = "away", timeout: float | None = None) -> Away:
     The same turn object goes on, with the new fence, for the slices that it still had. What the body raises
     is raised once the turn is back. If it cannot be had again (`timeout`, in seconds of waiting), that is
     raised, and leaving the outer block does nothing. All members of a run must call it alike.
+
+    Concurrent calls in one turn share the time away: the first to begin gives the turn up, the last to end
+    takes the next one, and then all of them return.
     """
     return Away(check_name("phase", phase), timeout)
 
@@ -37,7 +42,7 @@ class Away:
 
     def __init__(self, phase: str, timeout: float | None) -> None:
         self._phase, self._timeout = phase, timeout
-        self._left: list[Turn | AsyncTurn | None] = []
+        self._left: list[tuple[Turn | AsyncTurn, Absence] | None] = []
 
     def __enter__(self) -> None:
         turn = current.get()
@@ -46,34 +51,79 @@ class Away:
                 f"{turn} belongs to an event loop, which a plain `away` would block.",
                 advice="Use `async with slicelock.away()`, or a coroutine function.",
             )
-        if turn is not None and not turn.over:
-            turn.leave(self._phase)
-        self._remember(turn)
+        if turn is None or not _can_leave(turn):
+            self._left.append(None)
+            return
+        absence, first = turn.absences.enter()
+        try:
+            self._leave(turn, absence) if first else _await(absence.gone)
+        except BaseException:
+            self._return(turn, absence)
+            raise
+        self._remember(turn, absence)
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        turn = self._recall()
-        if isinstance(turn, Turn):
-            turn.come_back(self._timeout)
+        if (left := self._recall()) and isinstance(left[0], Turn):
+            self._return(left[0], left[1])
+
+    def _leave(self, turn: Turn, absence: Absence) -> None:
+        with settling(absence.gone):
+            if absence.before:
+                _await(absence.before)
+            turn.leave(self._phase)
+
+    def _return(self, turn: Turn, absence: Absence) -> None:
+        if not turn.absences.end(absence):
+            _await(absence.back)
+            return
+        with settling(absence.back):
+            if turn.is_away:
+                turn.come_back(self._timeout)
 
     async def __aenter__(self) -> None:
         turn = current.get()
-        if turn is not None and not turn.over:
-            # A plain turn around `asyncio.run` is as good; only its waiting must not block the loop.
-            await (
-                turn.leave(self._phase) if isinstance(turn, AsyncTurn) else _apart(turn.leave, self._phase)
-            )
-        self._remember(turn)
+        if turn is None or not _can_leave(turn):
+            self._left.append(None)
+            return
+        absence, first = turn.absences.enter()
+        try:
+            await (self._leave_async(turn, absence) if first else _awaited(absence.gone))
+        except BaseException:
+            await self._return_async(turn, absence)
+            raise
+        self._remember(turn, absence)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        turn = self._recall()
-        if isinstance(turn, AsyncTurn):
-            await turn.come_back(self._timeout)
-        elif turn is not None:
-            await _apart(turn.come_back, self._timeout)
+        if left := self._recall():
+            await self._return_async(*left)
+
+    async def _leave_async(self, turn: Turn | AsyncTurn, absence: Absence) -> None:
+        with settling(absence.gone):
+            if absence.before:
+                await _awaited(absence.before)
+            # A plain turn around `asyncio.run` is as good; only its waiting must not block the loop.
+            await (
+                turn.leave(self._phase)
+                if isinstance(turn, AsyncTurn)
+                else asyncio.to_thread(turn.leave, self._phase)
+            )
+
+    async def _return_async(self, turn: Turn | AsyncTurn, absence: Absence) -> None:
+        if not turn.absences.end(absence):
+            await _awaited(absence.back)
+            return
+        with settling(absence.back):
+            if not turn.is_away:
+                return
+            await (
+                turn.come_back(self._timeout)
+                if isinstance(turn, AsyncTurn)
+                else asyncio.to_thread(turn.come_back, self._timeout)
+            )
 
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: the turn is given up for the time of each call."""
@@ -96,20 +146,43 @@ class Away:
 
         return while_away
 
-    def _remember(self, turn: Turn | AsyncTurn | None) -> None:
-        self._left.append(turn if turn is not None and turn.is_away else None)
-        if self._left[-1] is not None:
-            current.set(None)
+    def _remember(self, turn: Turn | AsyncTurn, absence: Absence) -> None:
+        self._left.append((turn, absence))
+        current.set(None)
 
-    def _recall(self) -> Turn | AsyncTurn | None:
-        turn = self._left.pop()
-        if turn is not None:
-            current.set(turn)
-        return None if turn is None or turn.foreign else turn
+    def _recall(self) -> tuple[Turn | AsyncTurn, Absence] | None:
+        """What this block has left; nothing in a child process, which has no way back."""
+        left = self._left.pop()
+        if left is None:
+            return None
+        current.set(left[0])
+        return None if left[0].foreign else left
 
 
-async def _apart(work: Callable[[Any], None], argument: object) -> None:
-    await asyncio.to_thread(work, argument)
+def _can_leave(turn: Turn | AsyncTurn) -> bool:
+    """Whether it is held, or left by others at the moment, who are not the only ones to want it back."""
+    return not turn.over or (turn.absences.open and not turn.foreign)
+
+
+def _await(outcome: Future[None]) -> None:
+    if not outcome.done() and _in_event_loop():
+        raise TurnError(
+            "Plain `away` blocks of one event loop would wait for each other.",
+            advice="Use `async with slicelock.away()`, or a coroutine function.",
+        )
+    outcome.result()
+
+
+def _in_event_loop() -> bool:
+    try:
+        return asyncio.get_running_loop().is_running()
+    except RuntimeError:
+        return False
+
+
+async def _awaited(outcome: Future[None]) -> None:
+    # Whoever is cancelled meanwhile stops waiting; the outcome is not its own.
+    await asyncio.shield(asyncio.wrap_future(outcome))
 
 
 def current_turn() -> Turn | AsyncTurn | None:

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from slicelock.client.absence import Absences
 from slicelock.client.observe import Observer
 from slicelock.companion import LoopInbox, Party, ThreadInbox
 from slicelock.errors import LeaseLost, TurnError
@@ -39,6 +40,7 @@ class BaseTurn(ABC):
         self._held = self._away = False
         self._since = 0.0
         self._left_with: tuple[str, ...] = ()
+        self.absences = Absences()  # shared by the `away` blocks of its tasks
 
     # ------------------------------------------------------------ facts
 
