@@ -27,7 +27,9 @@ log = logging.getLogger("slicelock_agent")
 
 LOOK_S = 2.0
 SILENCE_S = 20.0
-"""A process that was not heard of for so long is not breathing; it beats every 5 s."""
+"""A process that was not heard of for so long, although Redis answers, is not breathing. It beats at least
+every 5 s.
+"""
 BREATH_S = 60.0
 """How long a turn is kept for a run that does not breathe even so: something else is wrong with it."""
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
@@ -71,6 +73,8 @@ class Advocate:
     node: str
     registry: Registry
     switchers: Callable[[], Iterable[Switcher]]
+    in_touch_since: Callable[[], float]
+    """Since when Redis has answered without an outage; in one nobody can be heard of."""
     clock: Callable[[], float] = time.monotonic
     pleas: dict[tuple[str, str], Plea] = field(default_factory=dict[tuple[str, str], Plea])
     _rests: dict[str, Rest] = field(default_factory=dict[str, Rest])
@@ -107,8 +111,9 @@ class Advocate:
         """A process of the run that is alive, could go on, and does not."""
         if self.clock() < self._rest(run).until:
             return None
-        here = self.registry.processes(run)
-        return next((one for one in here if self._is_silent(one) or self._waits(one, switcher)), None)
+        here, in_touch = self.registry.processes(run), self.clock() - self.in_touch_since() > SILENCE_S
+        frozen = (one for one in here if (in_touch and self._is_silent(one)) or self._waits(one, switcher))
+        return next(frozen, None)
 
     def _is_silent(self, one: Process) -> bool:
         stopped = processes.state_of(one.found.pid) in "Tt"

@@ -126,7 +126,9 @@ class Agent:
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
         self._undo += [registry.close, self._hints.close, pulse.close]
-        self._advocate = Advocate(self._store, settings.node, registry, pulse.switchers.values)
+        self._advocate = Advocate(
+            self._store, settings.node, registry, pulse.switchers.values, lambda: pulse.in_touch_since
+        )
         mailbox.post, registry.on_word = pulse.wake, mailbox.heard
         registry.on_gone = lambda process: self._gone(mailbox, process)
         self._pulse, self._registry, budget = pulse, registry, HostBudget()

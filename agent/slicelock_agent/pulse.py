@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,8 @@ log = logging.getLogger("slicelock_agent")
 
 RETRY_S = 0.5
 """Between two tries while Redis does not answer."""
+BEATS_MISSED = 5
+"""So many beats without an answer are an outage of Redis."""
 REST_S = 0.01
 """Before a beat that only has more to reap, so that a large backlog does not keep Redis busy alone."""
 
@@ -62,8 +65,14 @@ class Pulse:
         self._under_way = self._again = self._regular = False
         self._epoch, self._unsettled = 0, set[str]()
         self._silence_told = False
+        self._answered_at = self._in_touch_since = float("-inf")
         self._complaints: dict[str, str] = {}
         self._closed = False
+
+    @property
+    def in_touch_since(self) -> float:
+        """Since when Redis has answered without an outage, on the monotonic clock; now, when it does not."""
+        return time.monotonic() if self._is_out() else self._in_touch_since
 
     def wake(self) -> None:
         """Beat now, or as soon as the beat under way is answered."""
@@ -144,6 +153,7 @@ class Pulse:
             return
         try:
             self._silence_told = False
+            self._note_answer()
             self._results = [one for one in self._results if one not in results]
             self._registry.told(exits)
             self._take(reply, regular)
@@ -152,6 +162,14 @@ class Pulse:
         self._under_way = False
         self.answered.set()
         self._beat_if_possible()
+
+    def _is_out(self) -> bool:
+        return time.monotonic() - self._answered_at > BEATS_MISSED * self._facts.beat_s
+
+    def _note_answer(self) -> None:
+        now = time.monotonic()
+        self._in_touch_since = now if self._is_out() else self._in_touch_since
+        self._answered_at = now
 
     def _command(self, results: list[Result], exits: list[tuple[str, str]]) -> Beat:
         facts = self._facts

@@ -42,7 +42,10 @@ class Stage:
         accelerator = SimpleNamespace(waits=lambda pid: self.waits, exclusive=False)
         switcher: Any = SimpleNamespace(at=SimpleNamespace(name="s", page=page, accelerator=accelerator))
         self.page = page
-        self.advocate = Advocate(store, "n1", registry, lambda: [switcher], clock=lambda: self.now)
+        self.in_touch_since = 0.0
+        self.advocate = Advocate(
+            store, "n1", registry, lambda: [switcher], lambda: self.in_touch_since, clock=lambda: self.now
+        )
 
     async def after(self, seconds: float, *, heard: bool = False) -> None:
         """Time passes, in which the process beats or not; then the advocate looks."""
@@ -99,6 +102,14 @@ async def test_a_silent_run_gets_a_turn_until_it_breathes(stage: Stage) -> None:
     assert holder is not None
     assert holder.k == 2
     await stage.after(1, heard=True)
+
+
+async def test_after_an_outage_of_redis_runs_have_time_to_be_heard_of(stage: Stage) -> None:
+    stage.in_touch_since = stage.now + SILENCE_S
+    await stage.after(SILENCE_S + 1)
+    assert await stage.holder() is None
+    await stage.after(SILENCE_S + 1)
+    assert await stage.holder() is not None
 
 
 async def test_it_waits_like_anyone_else(stage: Stage) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -223,6 +224,25 @@ async def test_runs_that_make_no_sense_stop_nothing(pulse: Pulse, redis: Redis) 
     pulse.wake()
     redis.answer(wanted=switching("a", 10), runs={"a": {"rev": "1", "processes": {"#": 3}}, "b": None})
     assert redis.answer()["results"][0]["outcome"] == "READY"
+
+
+async def test_an_outage_of_redis_is_known(
+    pulse: Pulse, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr("slicelock_agent.pulse.time", clock)
+
+    def answered_at(now: float) -> float:
+        clock.now = now
+        pulse.wake()
+        redis.answer()
+        return pulse.in_touch_since
+
+    assert pulse.in_touch_since == 100.0
+    assert [answered_at(now) for now in (101.0, 101.1, 101.2)] == [101.0] * 3
+    clock.now = 130.0
+    assert pulse.in_touch_since == 130.0
+    assert [answered_at(now) for now in (131.0, 131.1)] == [131.0] * 2
 
 
 async def test_an_unknown_slice_is_noted_and_asks_for_nothing(pulse: Pulse, redis: Redis) -> None:
