@@ -165,6 +165,26 @@ def test_errors_that_last_leave_a_turn_with_agents_unconfirmed(world: World) -> 
     assert world.told == []
 
 
+def test_a_kept_call_that_is_refused_holds_no_other_up(world: World) -> None:
+    refused, kept = Yield("r1", "main", 4, "0"), Yield("r1", "side", 2, "0")
+    world.ledger.keep(refused)
+    world.ledger.keep(kept)
+    world.store.answer = lambda command: (
+        errors.StoreError("a bug") if command == refused else world.store.well(command)
+    )
+    world.companion.ensure_running()
+    wait_until(lambda: list(world.ledger.kept_calls) == [refused])
+
+
+def test_kept_calls_of_the_runs_that_empty_turns_belong_to_are_delivered_too(world: World) -> None:
+    kept, evictor = Yield("r1.evict-0", "main", 4, "0"), Ledger(who(run="r1.evict-0"))
+    evictor.keep(kept)
+    companion = Companion(world.settings, world.ledger, world.store, evictor)  # type: ignore[arg-type]
+    companion.ensure_running()
+    wait_until(lambda: not evictor.kept_calls)
+    companion.stop()
+
+
 def test_kept_calls_are_delivered_until_they_are_answered(world: World) -> None:
     kept = Yield("r1", "main", 4, "0")
     world.ledger.keep(kept)

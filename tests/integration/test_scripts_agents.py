@@ -63,6 +63,20 @@ def test_agents_get_the_news_of_runs_that_hold_nothing(world: World, n1: Agent) 
     assert n1.beat().runs["r1"]["processes"] in ({}, [])
 
 
+def test_what_a_failover_forgot_and_another_replaced_is_news(world: World, n1: Agent) -> None:
+    """A revision is never given out twice: the agent would take other processes for those that it knows."""
+    r1 = world.member("r1")
+    backup = world.scripts.backup()
+    r1.register("a")
+    n1.known = {"r1": 0}
+    n1.known = {"r1": n1.beat().runs["r1"]["rev"]}
+    world.new_epoch(backup)
+    world.scripts.jump(1_000)
+    r1.generation = 1
+    r1.register("a")
+    assert list(n1.beat().runs["r1"]["processes"]) == [r1.process]
+
+
 def test_a_beat_says_which_of_its_slices_are_not_declared(world: World, n1: Agent) -> None:
     from tests.support.world import Shown
 

@@ -66,6 +66,7 @@ def test_slices_given_back_early_go_to_the_next(world: World) -> None:
     assert r2.again().outcome == "HELD"
     assert r3.again().outcome == "QUEUED"
     assert set(r1.again().fences) == {"b"}
+    assert [(event["run"], event["slice"]) for event in world.events("given_back")] == [("r1", "a")]
     assert r1.yield_("a").outcome == "ALREADY"
     assert r1.yield_().outcome == "YIELDED"
     assert r3.again().outcome == "HELD"

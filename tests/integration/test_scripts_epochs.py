@@ -238,6 +238,53 @@ def test_a_kept_slice_is_kept_for_one_lease(world: World, r1: Member, r2: Member
     assert r1.beats()["state"] == "LOST"
 
 
+def test_a_kept_slice_of_a_stored_waiter_is_not_granted_anew(world: World, r1: Member, r2: Member) -> None:
+    """Its turn may be running: only its own word tells, and until then a new grant would end it."""
+    r2.hold("a")
+    r1.ask("a")
+    backup = world.scripts.backup()
+    r2.yield_()
+    world.serve()
+    assert r1.again().outcome == "HELD"
+    world.new_epoch(backup)
+    r2.renew(done=1)
+    world.settle()
+    assert (world.state(r1.id), world.slice("a").kept) == ("queued", r1.id)
+    assert r1.beats()["state"] == "held"
+    assert r1.again().fences == r1.fences
+    assert world.slice("a").fence == r1.fences["a"]
+
+
+def test_a_kept_slice_of_a_waiter_that_was_never_told_is_granted_when_it_asks(
+    world: World, r1: Member, r2: Member
+) -> None:
+    r2.hold("a")
+    r1.ask("a")
+    backup = world.scripts.backup()
+    r2.yield_()
+    world.serve()
+    world.new_epoch(backup)
+    r2.renew(done=1)
+    world.settle()
+    assert r1.beats()["state"] == "queued"
+    assert r1.again().outcome == "SWITCHING"
+    world.serve()
+    assert r1.again().outcome == "HELD"
+
+
+def test_nothing_stays_kept_in_the_next_epoch(world: World, r1: Member) -> None:
+    backup = world.scripts.backup()
+    r1.hold("a")
+    world.new_epoch(backup)
+    world.settle()
+    assert world.slice("a").kept
+    world.new_epoch()
+    world.beat()
+    assert world.slice("a").kept == ""
+    assert world.slice("a").settling
+    assert r1.beats()["state"] == "held"
+
+
 def test_another_lane_or_turn_does_not_give_it_up(world: World, r1: Member) -> None:
     backup = world.scripts.backup()
     r1.hold("p")

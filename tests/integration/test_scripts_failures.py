@@ -298,6 +298,7 @@ def test_a_single_slice_switch_waits_for_its_silent_node(world: World, n1: Agent
     reply = r1.again()
     assert reply.outcome == "SWITCHING"
     assert "n1" in reply.reason
+    assert world.slice("a").holder.reason == reply.reason  # type: ignore[union-attr]
     n1.alive = True
     n1.serve()
     assert r1.again().outcome == "HELD"

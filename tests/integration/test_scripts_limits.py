@@ -140,6 +140,39 @@ def test_one_script_looks_at_a_bounded_number_of_requests(world: World) -> None:
     assert world.slice("b").state == "switching"
 
 
+@pytest.mark.parametrize("names", ["ac", "ca", "xy", "yx"])
+def test_the_next_script_goes_on_where_one_had_to_stop(world: World, names: str) -> None:
+    """Two slices are free at once; whichever is looked at first uses the script's share up."""
+    first, second = names
+    world.declare(first)
+    world.declare(second)
+    world.declare("b", "n1")
+    world.scripts.advance(11_000)
+    holder = world.member("r0")
+    holder.hold(first, second)
+    crowd(world, 60, first, "b", name="f")
+    crowd(world, 4, second, "b", name="s")
+    behind = world.member("behind")
+    behind.ask(second)
+    holder.yield_()
+    world.scripts.tick()
+    assert behind.state == "held"
+
+
+def test_a_waiter_whose_record_is_gone_holds_nobody_up(world: World) -> None:
+    world.declare("a")
+    holder, ghost, live = (world.member(name) for name in ("r0", "r1", "r2"))
+    holder.hold("a")
+    ghost.ask("a")
+    live.ask("a")
+    world.client.delete(world.keys.request(ghost.id))
+    holder.yield_()
+    assert live.again().outcome == "HELD"
+    world.client.zrem(world.keys.queue("a"), ghost.id)
+    world.client.zrem(world.keys.deadlines, f"part|{ghost.id}|0")
+    world.client.hset(world.keys.run("r1"), "open", "")
+
+
 def test_a_scan_past_64_in_two_queues_at_once(world: World) -> None:
     """The same where the request behind wants two slices, and the crowd is ahead of it in both queues."""
     for name in "ac":

@@ -26,6 +26,7 @@ def test_a_declared_slice_shows_its_nodes_and_settings(world: World) -> None:
     view = world.slice("a")
     assert view.nodes == {"n1": ("sim:0", "sim:1"), "n2": ("sim:0",)}
     assert (view.state, view.fence, view.settings) == ("free", 0, {"max_hold_ms": 5})
+    assert [event["slice"] for event in world.events("declared")] == ["a"]
     assert [node.name for node in world.picture().nodes] == ["n1", "n2"]
 
 
@@ -127,7 +128,10 @@ def test_a_slice_whose_nodes_never_came_can_be_corrected(world: World) -> None:
     """A mistyped node name must not be for ever."""
     world.declare("a", "typo")
     world.agents.pop("typo")
+    world.scripts.advance(11_000)
+    assert world.slice("a").blocked
     assert declare(world, "a", {"n1": ["sim:a"]}).outcome == "OK"
+    assert not world.slice("a").blocked, "it is rid of that node"
     assert forget(world, "typo", "node").outcome == "OK"
     assert forget(world, "a").outcome == "OK"
 

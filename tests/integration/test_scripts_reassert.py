@@ -278,6 +278,21 @@ def test_a_member_that_does_not_come_back_ends_the_turn_after_a_lease(
     assert world.slice("a").state == "free"
 
 
+def test_the_first_lease_of_a_new_epoch_is_theirs_too(world: World, pair: tuple[Member, Member]) -> None:
+    m0, m1 = pair
+    backup = world.scripts.backup()
+    hold(pair, "a")
+    world.new_epoch(backup)
+    for _ in range(LEASE_MS // 4_000):
+        m0.beats()
+        world.advance(4_000)
+    world.new_epoch()
+    for _ in range(3):
+        assert m0.beats()["state"] == "held"
+        world.advance(4_000)
+    assert m1.beats()["state"] == "held"
+
+
 def test_a_member_that_had_yielded_says_so_to_the_re_asserted_turn(
     world: World, pair: tuple[Member, Member]
 ) -> None:

@@ -58,6 +58,7 @@ def test_renew_tells_a_forgotten_yield(world: World) -> None:
     r2.ask("a")
     r1.renew(done=1)
     assert world.state("r1/main/1") == "yielded"
+    assert r1.renew(done=1).parts == []
     assert r2.again().outcome == "HELD"
 
 

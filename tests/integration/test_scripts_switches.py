@@ -55,6 +55,15 @@ def test_a_turn_begins_when_its_node_says_ready(world: World, n1: Agent) -> None
     assert n1.report("a", fence) == "OK"
     assert r1.again().fences == {"a": fence}
     assert n1.wanted()["a"]["state"] == "held"
+    [event] = world.events("ready")
+    assert (event["slice"], event["node"], event["fence"], event["bytes"]) == ("a", "n1", str(fence), "0")
+
+
+def test_a_report_says_what_was_moved(world: World, n1: Agent) -> None:
+    world.member("r1").ask("a")
+    n1.beat(results=[n1.admit("a", n1.wanted()["a"], moved=True, bytes=1 << 40, seconds=1.5)])
+    [event] = world.events("ready")
+    assert (event["bytes"], event["seconds"]) == (str(1 << 40), "1.5")
 
 
 def test_the_messages_of_a_hand_over(world: World, n1: Agent, ear: Ear) -> None:

@@ -211,9 +211,9 @@ class Pool:
     def startable(self, request: Request) -> bool:
         for name in request.slices:
             s = self.slices[name]
-            if s.state != "free" or s.settling is not None or s.kept not in ("", request.id if self.asking == request.id else ""):
+            if s.state != "free" or s.settling is not None or self.is_blocked(name, request.run):
                 return False
-            if self.is_blocked(name, request.run):
+            if s.kept and not s.kept == request.id == self.asking:
                 return False
             queue = self.queue(name)
             ahead = queue[: queue.index(request)]
