@@ -13,7 +13,7 @@ import time
 
 from slicelock.companion.hook_runner import HookRunner
 from slicelock.companion.schedule import Schedule
-from slicelock.errors import SlicelockError
+from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.settings import Settings
@@ -27,7 +27,7 @@ STOP_S = 2.0
 
 
 class Companion:
-    """Renews for one ledger; listens for `others` too, which renew for themselves."""
+    """Renews for one ledger; listens and delivers for `others` too, which renew for themselves."""
 
     def __init__(self, settings: Settings, ledger: Ledger, store: Store, *others: Ledger) -> None:
         self.ledger = ledger
@@ -121,7 +121,7 @@ class Companion:
         due = [schedule.beat_at, next_deadline(self.ledger)]
         if not self._subscription.is_open:
             due.append(schedule.listen.at)
-        if self.ledger.kept_calls:
+        if any(ledger.kept_calls for ledger in self._ledgers.values()):
             due.append(schedule.deliver.at)
         return min(max(min(due) - now, 0.0), 3600.0)
 
@@ -194,17 +194,21 @@ class Companion:
 
     def _deliver(self) -> None:
         retry = self._schedule.deliver
-        if not self.ledger.kept_calls or time.monotonic() < retry.at:
+        kept = [(ledger, call) for ledger in self._ledgers.values() for call in list(ledger.kept_calls)]
+        if not kept or time.monotonic() < retry.at:
             return
-        for call in list(self.ledger.kept_calls):
+        failed = False
+        for ledger, call in kept:
             try:
                 self._store.run(call, self._patience())
             except SlicelockError as failure:
                 log.info("a kept %s is not delivered yet: %s", call.script, failure)
-                retry.failed(time.monotonic())
-                return
-            self.ledger.delivered(call)
-        retry.succeeded()
+                failed = True
+                if isinstance(failure, StoreUnavailable | StoreTimeout):
+                    break  # so it would be for the others
+            else:
+                ledger.delivered(call)
+        retry.failed(time.monotonic()) if failed else retry.succeeded()
 
     def _beat(self) -> None:
         if self._hurried:
