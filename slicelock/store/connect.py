@@ -22,7 +22,7 @@ from redis.retry import Retry
 from slicelock.errors import ConfigurationError
 from slicelock.settings import StoreSettings
 
-OLDEST_SERVER = (6, 0)  # older ones replicate scripts, not their effects, or lack what the scripts use
+OLDEST_SERVER = (6, 2)  # older ones replicate scripts, not their effects, or lack what the scripts use
 _pack = cast(Callable[[tuple[str, ...]], bytes], cast(Any, hiredis).pack_command)
 _PLACE = ("host", "port", "db", "path", "username", "password")
 

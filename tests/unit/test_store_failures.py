@@ -71,12 +71,12 @@ def test_tls_is_used_when_the_url_says_so() -> None:
     assert not endpoint("redis://h").tls
 
 
-@pytest.mark.parametrize("version", ["2.8.24", "5.0.14"])
+@pytest.mark.parametrize("version", ["2.8.24", "5.0.14", "6.0.16"])
 def test_a_server_that_is_too_old_is_refused(version: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"version {version}"):
         check_server(f"# Server\r\nredis_version:{version}\r\n".encode(), "h:1")
 
 
-@pytest.mark.parametrize("info", [b"redis_version:7.0.15", b"redis_version:6.0.0", b"", b"nothing", None])
+@pytest.mark.parametrize("info", [b"redis_version:7.0.15", b"redis_version:6.2.0", b"", b"nothing", None])
 def test_other_servers_are_not(info: object) -> None:
     check_server(info, "h:1")
