@@ -74,6 +74,7 @@ class _Patience:
     counting: bool = True
     doubted: str = ""  # the last outcome, if it may yet change
     doubted_since: float = math.inf
+    open_k: int = 0  # the request that Redis has said is open
     retries: int = 0
 
     def tick(self, now: float) -> None:
@@ -153,11 +154,11 @@ def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
         return _forgotten(ledger, part, reply, patience)
     patience.retries = 0
     if reply.outcome in STANDS:
-        patience.doubted = ""
+        patience.doubted, patience.open_k = "", part.k
         ledger.met.update(part.wish.slices)
     if reply.outcome == "QUEUED" and reply.next_ms:
         return min(ledger.who.poll_s, reply.next_ms / 1000 + NEXT_SLACK_S)
-    if reply.outcome in ("QUEUED", "SWITCHING", "GATHERING"):
+    if reply.outcome in STANDS:
         return ledger.who.poll_s
     if reply.outcome == "TAKEN":
         return _taken(ledger, part, reply, patience)
@@ -166,9 +167,10 @@ def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience)
         log.info("turn on %s: %s; asking for the next one", named(part), why)
         ledger.number(part, max(part.k + 1, reply.newest))
         return 0.0
-    part.spent = reply.outcome not in NOT_OPENED
+    was_open = reply.outcome in NOT_OPENED and patience.open_k == part.k
+    part.spent = was_open or reply.outcome not in NOT_OPENED
     # Those who still gather for it must learn too; of any other request, nothing of ours is left.
-    part.asked = reply.outcome == "MISMATCH" and reply.missing > 0
+    part.asked = was_open or (reply.outcome == "MISMATCH" and reply.missing > 0)
     raise refusal(reply, part, ledger.who)
 
 

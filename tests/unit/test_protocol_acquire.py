@@ -241,6 +241,12 @@ class TestRefusals:
         hand.drive(acquire(ledger, part()))
         assert numbers(hand) == [1]
 
+    def test_of_a_request_that_was_open_withdraw_it(self) -> None:
+        lost = AcquireReply("RUN_LOST", slice="a", reason="node n1")
+        hand, ledger, _ = refused(errors.RunLost, QUEUED, lost, DONE)
+        assert hand.scripts == ["register", "acquire", "acquire", "cancel"]
+        assert ledger.done == {"main": 1}
+
     def test_members_that_disagree_end_the_request_for_those_who_gather(self) -> None:
         reply = AcquireReply("MISMATCH", reason="another member asked for b", missing=1)
         hand, _, _ = refused(errors.Mismatch, reply, DONE)
