@@ -24,6 +24,7 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
+WAKE = signal.SIGRTMIN  # sent to the watching thread alone, so that it ends
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent to a whole foreground group
 
 
@@ -92,26 +93,30 @@ class SignalWatch:
     The callback runs in the event loop. Signals of a terminal go to the whole foreground group: the command
     has them already. The origin comes with a signal only for who waits for it, not for a handler. So the
     signals are blocked in every thread, which is why `block()` comes before the first thread is started, and
-    one thread waits for them.
+    one thread waits for them. It waits without a time limit: `sigtimedwait` makes up a signal when this
+    process is continued after the limit has passed while it was stopped.
     """
 
     @staticmethod
     def block() -> None:
         """Block the signals, in this thread and all that it starts."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*PASSED_ON, WAKE))
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[int, bool], None]) -> None:
         self._loop, self._tell = loop, tell
-        self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="slicelock-signals", daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
-        while not self._over.is_set():
-            if got := signal.sigtimedwait(PASSED_ON, 0.2):
+        while True:
+            got = signal.sigwaitinfo((*PASSED_ON, WAKE))
+            if got.si_signo == WAKE and got.si_pid == os.getpid():
+                return
+            if got.si_signo in PASSED_ON:
                 self._loop.call_soon_threadsafe(self._tell, got.si_signo, got.si_code == SI_KERNEL)
 
     def close(self) -> None:
         """Stop watching."""
-        self._over.set()
+        assert self._thread.ident is not None
+        signal.pthread_kill(self._thread.ident, WAKE)
         self._thread.join()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -224,6 +225,18 @@ def test_signals_are_passed_on(seen: Pool, name: str) -> None:
         process.send_signal(getattr(signal, f"SIG{name}"))
         out, err = finish(process)
     assert (process.returncode, out, err) == (9, f"got {name}\n", "")
+
+
+def test_stopped_and_continued_it_passes_on_only_what_was_sent(seen: Pool) -> None:
+    with program(*hold("sh", "-c", TRAP.format("USR1"))) as process:
+        assert said(process) == "ready"
+        process.send_signal(signal.SIGSTOP)
+        until = time.monotonic() + 0.5
+        wait_until(lambda: time.monotonic() > until, what="a while to pass")
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGUSR1)
+        out, err = finish(process)
+    assert (process.returncode, out, err) == (9, "got USR1\n", "")
 
 
 def test_a_command_that_ignores_a_signal_goes_on(seen: Pool) -> None:
