@@ -82,9 +82,10 @@ class GuardedCommand:
         return await asyncio.to_thread(self.guard.wait)
 
     def close(self) -> None:
-        """Let go of an ended command."""
-        if self.pidfd is not None:
-            os.close(self.pidfd)
+        """Let go of an ended command; signals that still come for it are nobody's."""
+        pidfd, self.pidfd = self.pidfd, None
+        if pidfd is not None:
+            os.close(pidfd)
 
 
 class SignalWatch:

@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 
+from slicelock.cli.child import GuardedCommand
 from slicelock.cli.failures import ExitCode
 from slicelock.embedded import EmbeddedServer
 from slicelock.model import Picture, SliceView
@@ -237,6 +238,19 @@ def test_stopped_and_continued_it_passes_on_only_what_was_sent(seen: Pool) -> No
         process.send_signal(signal.SIGUSR1)
         out, err = finish(process)
     assert (process.returncode, out, err) == (9, "got USR1\n", "")
+
+
+def test_a_signal_after_the_end_goes_nowhere() -> None:
+    command = GuardedCommand.start(["sleep", "600"], {**os.environ})
+    with command.guard:
+        pidfd = command.pidfd
+        command.close()
+        command.send(signal.SIGTERM)
+        command.close()
+        command.end()
+    assert pidfd is not None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pidfd)
 
 
 def test_a_command_that_ignores_a_signal_goes_on(seen: Pool) -> None:
