@@ -56,5 +56,6 @@ Pool = Annotated[
     ),
 ]
 SliceName = Annotated[
-    str, typer.Argument(metavar="SLICE", help="The slice's name.", callback=name_of("slice"))
+    str,
+    typer.Argument(metavar="SLICE", help="The slice's name.", callback=lambda value: named("slice", value)),
 ]

@@ -77,6 +77,7 @@ def test_debug_shows_where(call: Call, broken: None) -> None:
         (["status", "--nonesuch"], "--nonesuch"),
         (["slice", "declare"], "SLICE"),
         (["slice", "declare", "a b"], "a b"),
+        (["slice", "declare", ""], "''"),
         (["slice", "declare", "a" * 65], "1 to 64"),
         (["slice", "declare", "a", "--node", "n"], "NODE=DEVICES"),
         (["slice", "declare", "a", "--node", "n="], "NODE=DEVICES"),
