@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from slicelock import guard
 from slicelock.errors import SlicelockError
@@ -35,6 +37,17 @@ class NotStarted(SlicelockError):
 def not_started(command: Sequence[str], why: str) -> NotStarted:
     """One clear line about a command that cannot be started."""
     return NotStarted(f"{command[0]!r} cannot be started: {why}.", advice="Check the command after `--`.")
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Refuse a command that is not there before anything is waited for; NotStarted says why."""
+    name = command[0]
+    if not name:
+        raise not_started(command, "it has no name")
+    places = [name] if "/" in name else [str(Path(folder, name)) for folder in os.get_exec_path()]
+    if not any(os.access(place, os.X_OK) and not Path(place).is_dir() for place in places):
+        there = any(os.access(place, os.F_OK) for place in places)
+        raise not_started(command, os.strerror(errno.EACCES if there else errno.ENOENT))
 
 
 @dataclass(slots=True)

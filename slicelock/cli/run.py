@@ -12,7 +12,7 @@ import typer
 
 from slicelock.cli import options
 from slicelock.cli.app import app
-from slicelock.cli.child import SignalWatch, not_started
+from slicelock.cli.child import SignalWatch, check_command, not_started
 from slicelock.cli.console import logged
 from slicelock.cli.hold import Hold, Plan
 from slicelock.cli.pool import connected, look
@@ -100,6 +100,7 @@ def run(
         raise typer.BadParameter("--server needs --until (or --hold).", param_hint="--server")
     settings = settings_of(job, pool)
     env = environment(settings, names)
+    check_command(command)
     if settings.mode in (Mode.OFF, Mode.OBSERVE):
         become(command, env)
     if not (hold or until):

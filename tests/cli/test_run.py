@@ -142,13 +142,37 @@ def test_without_hold_it_becomes_the_command(slicelock_env: dict[str, str]) -> N
 
 @pytest.mark.parametrize("holding", [False, True])
 @pytest.mark.parametrize(
-    ("command", "why"), [("/nonesuch/program", "No such file"), ("/etc/passwd", "Permission denied")]
+    ("command", "why"),
+    [
+        ("/nonesuch/program", "No such file"),
+        ("nonesuch-program", "No such file"),
+        ("/etc/passwd", "Permission denied"),
+        ("/etc", "Permission denied"),
+        ("", "it has no name"),
+    ],
 )
 def test_a_command_that_cannot_be_started(seen: Pool, holding: bool, command: str, why: str) -> None:
     with program(*(hold(command) if holding else ("run", "--", command))) as process:
         out, err = finish(process)
     assert (process.returncode, out) == (ExitCode.OTHER, "")
     assert len(err.splitlines()) == 1 and command in err and why in err and "--" in err
+
+
+def test_a_command_that_is_not_there_is_told_before_the_wait(seen: Pool) -> None:
+    seen.take()
+    with program(*hold("/nonesuch/program")) as process:
+        _, err = finish(process)
+    assert process.returncode == ExitCode.OTHER and "/nonesuch/program" in err
+    seen.give()
+
+
+def test_a_command_without_a_path_is_found(slicelock_env: dict[str, str], tmp_path: Path) -> None:
+    tool = tmp_path / "own-tool"
+    tool.write_text("#!/bin/sh\necho found\n")
+    tool.chmod(0o755)
+    path = f"/nonesuch:{tmp_path}:{os.environ['PATH']}"
+    with program("run", "--", "own-tool", env={"PATH": path}) as process:
+        assert finish(process) == ("found\n", "")
 
 
 def test_with_mode_off_it_is_only_the_command() -> None:
