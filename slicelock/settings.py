@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
+from dotenv.parser import parse_stream
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -16,6 +17,7 @@ from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
 
 PREFIX = "SLICELOCK_"
+FILE = Path(".env")
 
 
 class Mode(StrEnum):
@@ -30,7 +32,7 @@ class Mode(StrEnum):
 class _Base(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
-        env_file=".env",
+        env_file=FILE,
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
@@ -40,12 +42,34 @@ class _Base(BaseSettings):
 
     @classmethod
     def load(cls, **overrides: object) -> Self:
-        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable
-        and the remedy."""
+        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable or
+        the file, and the remedy."""
+        _check_file()
         try:
             return cls(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
         except ValidationError as failure:
             raise ConfigurationError(_explain(failure)) from None
+
+
+def _check_file() -> None:
+    """Refuse a `.env` that cannot be read or understood: what it should have set would be missing."""
+    try:
+        if not FILE.is_file():
+            return
+        with FILE.open(encoding="utf-8") as text:
+            broken = next((part.original.line for part in parse_stream(text) if part.error), None)
+    except UnicodeDecodeError:
+        why = "it is not UTF-8 text"
+    except OSError as error:
+        why = error.strerror or str(error)
+    else:
+        if broken is None:
+            return
+        why = f"line {broken} is not NAME=VALUE"
+    raise ConfigurationError(
+        f"The settings file {FILE.absolute()} cannot be read: {why}.",
+        advice="Correct or remove it, or start from another folder.",
+    )
 
 
 def _explain(failure: ValidationError) -> str:

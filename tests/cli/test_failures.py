@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slicelock import errors
@@ -62,6 +64,16 @@ def test_a_surprise_is_one_line(call: Call, broken: None) -> None:
     assert (
         ended.complaint == "slicelock: RuntimeError: no slicelock at all (repeat with --debug to see where)"
     )
+
+
+def test_a_broken_settings_file_is_one_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_bytes(b"\xff\xfe")
+    ended = call("status")
+    assert ended.code == ExitCode.SETTINGS
+    assert str(tmp_path / ".env") in ended.complaint and "UTF-8" in ended.complaint
 
 
 def test_debug_shows_where(call: Call, broken: None) -> None:

@@ -43,6 +43,31 @@ def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\xff\xfe", "not UTF-8 text"),
+        (b"# mine\nSLICELOCK_JOB=a\ngarbage no equals\n", "line 3 is not NAME=VALUE"),
+    ],
+)
+def test_a_broken_file_is_named(elsewhere: Path, content: bytes, why: str) -> None:
+    (elsewhere / ".env").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"^The settings file {elsewhere}/\.env .*{why}") as caught:
+        Settings.load()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(elsewhere: Path) -> None:
+    (elsewhere / ".env").symlink_to("/proc/self/mem")  # is there, and gives an error to everyone who reads it
+    with pytest.raises(ConfigurationError, match=r"\.env cannot be read: Input/output error\."):
+        StoreSettings.load()
+
+
+def test_everything_that_such_files_have_is_read(elsewhere: Path) -> None:
+    (elsewhere / ".env").write_text("# mine\n\nexport SLICELOCK_JOB='a'  # why\nLONG=\"x\ny\"\nBARE\n")
+    assert Settings.load().job == "a"
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("JOB", "a b"),
