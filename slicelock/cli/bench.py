@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from enum import StrEnum
+from types import FrameType
 from typing import Annotated, Protocol, cast
 
 import typer
@@ -20,6 +24,8 @@ group = typer.Typer(
     epilog="Example: slicelock bench handoff",
 )
 app.add_typer(group, name="bench")
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)  # Ctrl-C unwinds by itself
 
 
 class Way(StrEnum):
@@ -45,7 +51,7 @@ def handoff(
     """From A's yield to B's turn, nothing to move: slicelock, the same messages bare, and two Redis locks."""
     from slicelock.bench.handoff import measure
 
-    with progress() as tell:
+    with measuring() as tell:
         figures = measure(samples, tell)
     tell_figures(figures, as_json)
 
@@ -61,7 +67,7 @@ def throughput(
     """Turns for a second that nobody contends for, against pairs of scripts that do nothing."""
     from slicelock.bench.throughput import measure
 
-    with progress() as tell:
+    with measuring() as tell:
         figures = measure(seconds, tell)
     tell_figures(figures, as_json)
 
@@ -78,7 +84,7 @@ def queue(
     from slicelock.bench.backlog import measure
 
     lengths = lengths_of(waiters)
-    with progress() as tell:
+    with measuring() as tell:
         figures = measure(lengths, tell)
     tell_figures(figures, as_json)
 
@@ -93,7 +99,7 @@ def swap(
     """GPU jobs out and in, alone and overlapped, against plain copies of pinned memory (needs a GPU)."""
     from slicelock.bench.swap import GIB, measure
 
-    with progress() as tell:
+    with measuring() as tell:
         figures = measure(round(gib * GIB), cycles, tell)
     tell_figures(figures, as_json)
 
@@ -110,9 +116,40 @@ def duty(
     """Two PyTorch jobs, each alone and both on one GPU: time, duty, identical losses (needs a GPU)."""
     from slicelock.bench.duty import measure
 
-    with progress() as tell:
+    with measuring() as tell:
         figures = measure(tell, steps, way.value)
     tell_figures(figures, as_json)
+
+
+@contextmanager
+def measuring() -> Generator[Callable[[str], None]]:
+    """Progress of a bench, which leaves nothing behind when it is told to end: SystemExit, once."""
+    ended: list[int] = []
+
+    def check() -> None:
+        if ended:
+            raise SystemExit(128 + ended[0])
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if not ended:  # a second one would cut the clearing up short
+            ended.append(number)
+            check()
+
+    # What is ignored stays ignored: after nohup a bench goes on.
+    theirs = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in theirs:
+        signal.signal(number, end)
+    try:
+        with progress() as show_progress:
+
+            def tell(line: str) -> None:
+                check()  # again: Python drops what is raised while a process is being forked
+                show_progress(line)
+
+            yield tell
+    finally:
+        for number in theirs:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def lengths_of(text: str) -> list[int]:

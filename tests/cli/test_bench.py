@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from slicelock.bench.backlog import Backlog
 from slicelock.bench.figures import Goal, Spread, percentile
 from slicelock.bench.handoff import Handoff
 from tests.cli.conftest import Call
+from tests.cli.programs import alive, below, program
+from tests.support.wait import wait_until
 
 
 @pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 5), (0.51, 6), (0.99, 10), (1.0, 10)])
@@ -71,3 +76,28 @@ def test_the_handoff_bench_runs(call: Call) -> None:
     for name in ("floor_ms", "slicelock_ms", "redis_lock_ms", "python_redis_lock_ms"):
         assert 0 < figures[name]["p50"] <= figures[name]["p99"]
     assert figures["ratio_p50"] > 0 and figures["speedup_vs_redis_lock"] > 1
+
+
+BUSY = {"handoff": 5, "queue": 1, "throughput": 1}  # processes that a bench has once it measures
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("bench", list(BUSY))
+def test_told_to_end_it_leaves_nothing(
+    bench: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = set(Path("/dev/shm").glob("slicelock-bench-*"))
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place:  # short: it holds a unix socket
+        monkeypatch.setenv("TMPDIR", place)
+        with program("bench", bench) as process:
+            wait_until(
+                lambda: [*Path(place).rglob("redis.sock")] and len(below(process.pid)) >= BUSY[bench],
+                what="the bench to be busy",
+            )
+            children = below(process.pid)
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=60)
+        assert (process.returncode, out) == (128 + number, "")
+        assert not list(Path(place).iterdir())
+    wait_until(lambda: not [pid for pid in children if alive(pid)], what="its processes to be gone")
+    assert set(Path("/dev/shm").glob("slicelock-bench-*")) <= memory
