@@ -42,6 +42,11 @@ def name_of(kind: str) -> Callable[[str | None], str | None]:
     return check
 
 
+def slice_name(value: str) -> str:
+    """Checks an argument that must be a slice's name."""
+    return named("slice", value)
+
+
 Debug = Annotated[
     bool,
     typer.Option(
@@ -57,5 +62,5 @@ Pool = Annotated[
 ]
 SliceName = Annotated[
     str,
-    typer.Argument(metavar="SLICE", help="The slice's name.", callback=lambda value: named("slice", value)),
+    typer.Argument(metavar="SLICE", help="The slice's name.", callback=slice_name),
 ]
