@@ -63,7 +63,7 @@ def refusal(reply: AcquireReply, part: Part, who: Who) -> NotGranted:
     kind, template, advice = _REFUSED.get(reply.outcome) or _ended(reply)
     text = template.format(
         turn=named(part),
-        reason=reply.reason or "no reason was given",
+        reason=reply.reason.rstrip(".") or "no reason was given",
         slice=reply.slice,
         run=who.run,
         member=who.member,
@@ -91,7 +91,7 @@ def _launched(who: Who) -> str:
 
 
 def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+    return f": {reason.rstrip('.')}" if reason else ""
 
 
 def loss(part: Part, who: Who, outcome: str, reason: str, *, state_saved: bool) -> LeaseLost:

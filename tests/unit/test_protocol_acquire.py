@@ -210,6 +210,12 @@ class TestEnded:
         assert hand.scripts == ["register", "acquire"]  # it is over: nothing to cancel
         assert ledger.done == {"main": 1}
 
+    def test_a_reason_that_is_a_sentence_ends_once(self) -> None:
+        _, _, error = refused(
+            errors.SwitchFailed, AcquireReply("ENDED", ended="failed", reason="Full. Free some.")
+        )
+        assert str(error).endswith("could not be switched: Full. Free some.")
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
