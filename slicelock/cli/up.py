@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -74,6 +75,7 @@ def up(
 ) -> None:
     """Run a server and an agent on this machine until Ctrl-C; prints what other shells need."""
     wanted = slices_of(slices or [DEFAULT_SLICE])
+    check_port(port)
     with stopping() as stopped, ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(port=port))
         env = environment(server.url, check_name("pool", pool or "default"), stack, wanted)
@@ -89,6 +91,20 @@ def up(
                 raise AgentError(f"The {'agent' if server.running else 'server'} has ended by itself.")
             print(agent.news(), end="", file=sys.stderr, flush=True)
             time.sleep(LOOK_S)
+
+
+def check_port(port: int | None) -> None:
+    """Refuse a port that the server could not listen on; ConfigurationError says why."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            if port:
+                probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"No server can listen on port {port} of 127.0.0.1: {error.strerror}.",
+                advice="Choose another --port, or 0 for any free one.",
+            ) from None
 
 
 def environment(url: str, pool: str, stack: ExitStack, slices: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -118,6 +119,15 @@ def test_a_device_that_nothing_can_move_is_one_clear_line() -> None:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (1, "")
     assert len(err.strip().splitlines()) == 1 and "trainers" in err and "nonesuch:0" in err
+
+
+def test_a_port_that_is_in_use(call: Call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = call("up", "--port", port)
+    assert ended.code == 3
+    assert f"port {port} " in ended.complaint and "Address already in use" in ended.complaint
+    assert "--port" in ended.complaint and "doctor" not in ended.complaint
 
 
 def test_a_folder_that_cannot_be_made(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
