@@ -54,7 +54,8 @@ def _report(error: Exception) -> int:
     message = getattr(error, "format_message", None)
     if callable(message):
         if text := str(message()).strip():  # none where a group without a command has printed its help
-            say(f"slicelock: {text.rstrip('.')}. See: {_path(error)} --help")
+            sentence = text if text.endswith("?") else f"{text.rstrip('.')}."
+            say(f"slicelock: {sentence} See: {_path(error)} --help")
         return int(getattr(error, "exit_code", ExitCode.USAGE))
     say(f"slicelock: {failures.one_line(error)}")
     return failures.exit_code(error)

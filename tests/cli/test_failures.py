@@ -82,6 +82,11 @@ def test_debug_shows_where(call: Call, broken: None) -> None:
     assert "Traceback" in ended.err and ended.err.strip().endswith("(repeat with --debug to see where)")
 
 
+def test_a_question_keeps_its_mark(call: Call) -> None:
+    complaint = call("statu").complaint  # whether it is a question depends on the version of typer
+    assert "?." not in complaint and " See: " in complaint
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
