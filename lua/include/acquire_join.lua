@@ -15,6 +15,9 @@ end
 local function join(id, r, member, process)
   local joined = contains(r.joined, member)
   write('request', id, { ['member:' .. member] = process, joined = with(r.joined, member) })
+  for _, s in ipairs(joined and words(r.slices) or {}) do
+    if record('slice', s).kept == id then touched[s] = 0 end       -- it was never told that its turn began
+  end
   if joined then return end
   if #words(r.joined) < tonumber(r.members) then return gather(id, r) end
   if r.members ~= '1' then redis.call('SREM', key('gathering'), id) end

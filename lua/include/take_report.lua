@@ -12,7 +12,8 @@ local function take_report(s, node, shown)
     if not why or why.kind ~= 'fence' then rules.block(s, node, { kind = 'fence', reason = reason }) end
     return
   end
-  if why and (why.kind == 'fence' or why.kind == 'evict' and not shows(shown.loaded, why.run)) then
+  local gone = why and why.kind == 'evict' and why.run ~= '' and not shows(shown.loaded, why.run)
+  if why and (why.kind == 'fence' or gone) then
     rules.block(s, node, nil)
     write('slice', s, { ['tries:' .. node] = false })
   end
