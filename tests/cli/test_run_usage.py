@@ -1,0 +1,43 @@
+"""`slicelock run` called in ways that make no sense, and without what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicelock.cli.failures import ExitCode
+from tests.cli.conftest import Call
+from tests.cli.programs import program
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "COMMAND"),
+        (("--hold", "--", "true"), "--slice"),
+        (("--until", "http://x/", "--", "true"), "--slice"),
+        (("--slice", "a", "--until", "x", "--", "true"), "--until"),
+        (("--slice", "a b", "--", "true"), "a b"),
+        (("--job", "a/b", "--", "true"), "a/b"),
+        (("--phase", "a b", "--", "true"), "a b"),
+        (("--pool", "a b", "--", "true"), "a b"),
+        (("--slice", "a", "--timeout", "-1", "--", "true"), "--timeout"),
+    ],
+)
+def test_wrong_usage(call: Call, words: tuple[str, ...], named: str) -> None:
+    ended = call("run", *words)
+    assert ended.code == ExitCode.USAGE and named in ended.complaint
+
+
+def test_missing_settings(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "SLICELOCK_REDIS_URL" in call("run", "--", "true").complaint
+    monkeypatch.setenv("SLICELOCK_REDIS_URL", "redis://127.0.0.1:1")
+    ended = call("run", "--", "true")
+    assert ended.code == ExitCode.SETTINGS and "SLICELOCK_JOB" in ended.complaint
+
+
+def test_redis_is_away(call: Call) -> None:
+    env = {"SLICELOCK_REDIS_URL": "redis://127.0.0.1:1", "SLICELOCK_JOB": "a"}
+    with program("run", "--slice", "lic", "--hold", "--", "true", env=env) as process:
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.UNREACHABLE
+    assert "127.0.0.1:1" in err and len(err.splitlines()) == 1
