@@ -316,3 +316,16 @@ def test_waiting_lease_holds_while_switching(world: World) -> None:
     assert r1.state == "switching"
     world.advance(1)
     assert r1.state == "expired"
+
+
+def test_a_slice_without_room_is_tried_again_and_does_not_heal_before(world: World, n1: Agent) -> None:
+    """Nobody that could be evicted is named: that such a one is not loaded says nothing."""
+    r1 = world.member("r1")
+    r1.ask("a")
+    fence = int(n1.wanted()["a"]["fence"])
+    n1.report("a", fence, "FAILED", what="evict", reason="no room", run="")
+    n1.beat()
+    assert world.slice("a").blocked["n1"]["reason"] == "no room"
+    assert r1.again().reason == "no room"
+    world.advance(2_001)
+    assert r1.again().outcome == "SWITCHING"

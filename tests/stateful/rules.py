@@ -326,7 +326,8 @@ class Reference(Pool):
         if not 0 <= shown["top"] <= (self.raw + DAY) * 1024:
             self.block(name, node, Block("fence"))
             return
-        if why and (why.kind == "fence" or (why.kind == "evict" and why.run not in shown["loaded"])):
+        gone = why and why.kind == "evict" and why.run and why.run not in shown["loaded"]
+        if why and (why.kind == "fence" or gone):
             del s.blocked[node]
             s.tries.pop(node, None)
         if s.settling is not None:
