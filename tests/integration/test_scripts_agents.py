@@ -34,6 +34,7 @@ def n2(world: World) -> Agent:
 def test_agents_get_the_processes_of_runs_they_have_to_know(world: World, n1: Agent) -> None:
     r1 = world.member("r1")
     r1.hooks = ({"name": "torch"},)
+    world.scripts.advance(500)
     r1.register("a", "b")
     assert n1.beat().runs == {}
     r1.ask("a")
@@ -83,6 +84,11 @@ def test_a_beat_says_which_of_its_slices_are_not_declared(world: World, n1: Agen
     n1.shown["new"] = Shown()
     assert not int(n1.wanted()["new"]["known"])
     assert int(n1.wanted()["a"]["known"])
+
+
+def test_an_agent_without_slices_is_known_too(world: World) -> None:
+    world.agent("n7").beat()
+    assert [node.name for node in world.picture().nodes] == ["n1", "n2", "n7"]
 
 
 def test_wanted_carries_the_slices_settings(world: World) -> None:

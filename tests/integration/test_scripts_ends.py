@@ -174,6 +174,15 @@ def test_cancelling_an_old_turn_is_already(world: World) -> None:
     assert r1.beats()["state"] == "held"
 
 
+def test_cancelling_a_turn_that_is_no_longer_remembered_is_already(world: World) -> None:
+    r1 = world.member("r1")
+    r1.hold("a")
+    r1.yield_()
+    world.client.delete(world.keys.request(r1.id))
+    assert r1.cancel().outcome == "ALREADY"
+    assert r1.state == ""
+
+
 def test_busy_when_not_to_wait(world: World) -> None:
     r1, r2 = world.member("r1"), world.member("r2")
     r1.hold("a")

@@ -268,6 +268,7 @@ def test_a_kept_slice_of_a_waiter_that_was_never_told_is_granted_when_it_asks(
     world.settle()
     assert r1.beats()["state"] == "queued"
     assert r1.again().outcome == "SWITCHING"
+    assert world.slice("a").kept == ""
     world.serve()
     assert r1.again().outcome == "HELD"
 
@@ -309,6 +310,17 @@ def test_nodes_that_disagree_keep_nothing(world: World, n1: Agent, r1: Member, r
     assert world.slice("b").fence == n1.shown["b"].top
     r2.hold("b")
     assert r2.fences["b"] > n1.shown["b"].top - 1
+
+
+@pytest.mark.parametrize("other", [{"run": "r2"}, {"lane": "side"}, {"k": 2}, {"run": "", "fence": 0}])
+def test_nodes_must_agree_in_everything(world: World, r1: Member, other: dict[str, object]) -> None:
+    backup = world.scripts.backup()
+    r1.hold("b")
+    for name, value in other.items():
+        setattr(world.agent("n2").shown["b"], name, value)
+    world.new_epoch(backup)
+    world.settle()
+    assert (world.slice("b").kept, world.slice("b").fence) == ("", r1.fences["b"])
 
 
 def test_a_kept_slice_of_two_waits_for_both(world: World, n1: Agent, r1: Member) -> None:

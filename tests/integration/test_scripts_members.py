@@ -40,6 +40,12 @@ def test_waits_for_the_last_member(world: World, pair: tuple[Member, Member]) ->
     assert m0.fences == m1.again().fences
 
 
+def test_the_run_hears_of_each_member_that_comes(world: World, ear: Ear) -> None:
+    for name in "012":
+        world.member("r1", name, of=3).ask("a")
+    assert ear.heard() == [("run:r1", "look r1/main/1")] * 2 + [("run:r1", "held r1/main/1")]
+
+
 def test_its_place_is_that_of_the_first_to_come(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
     holder, other = world.member("r0"), world.member("r2")
