@@ -6,9 +6,7 @@ import itertools
 
 import pytest
 
-from tests.support.world import LEASE_MS, Agent, Member, World
-
-PATIENCE_MS = 2_000
+from tests.support.world import LEASE_MS, Member, World
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +19,6 @@ def slices(world: World) -> None:
 
 
 @pytest.fixture
-def n1(world: World) -> Agent:
-    return world.agent("n1")
-
-
-@pytest.fixture
 def r1(world: World) -> Member:
     return world.member("r1")
 
@@ -33,9 +26,6 @@ def r1(world: World) -> Member:
 @pytest.fixture
 def r2(world: World) -> Member:
     return world.member("r2")
-
-
-# ---------------------------------------------------------------- members, parts and slices without agents
 
 
 def hold(pair: tuple[Member, Member], *slices: str) -> None:
