@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.world import LEASE_MS, Agent, Member, World, is_wanted
 
+PATIENCE_MS = 2_000
+
 
 @pytest.fixture(autouse=True)
 def slices(world: World) -> None:
