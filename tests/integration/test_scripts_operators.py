@@ -266,6 +266,7 @@ def test_a_switch_may_be_put_back_into_its_place(world: World) -> None:
     first = world.slice("a").fence
     assert world.run(wire.Revoke(r1.id, "again", requeue=True)).outcome == "REVOKED"
     assert r1.again().outcome == "SWITCHING", "it was first, so it starts again"
+    assert [(event["run"], event["reason"]) for event in world.events("requeued")] == [("r1", "again")]
     assert world.slice("a").fence == first + 1
     assert world.agent("n1").report("a", first) == "STALE"
 
