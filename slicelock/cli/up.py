@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import signal
 import socket
 import sys
@@ -24,10 +22,9 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.errors import AgentError, ConfigurationError
 from slicelock.keys import check_name
 from slicelock.local import LocalAgent
+from slicelock.scratch import scratch
 
 DEFAULT_SLICE = "accelerator=sim:0"
-# A folder's name tells its owner: pid namespace and pid. Machines of containers may share a /tmp.
-PREFIX = f"slicelock-up-{Path('/proc/self/ns/pid').stat().st_ino}-"
 SHARED_MEMORY = Path("/dev/shm")
 EXPORTED = ("SLICELOCK_REDIS_URL", "SLICELOCK_POOL", "SLICELOCK_SIM_DIR", "SLICELOCK_SIM_DEVICE")
 LOOK_S = 0.25  # between two looks at whether both are still alive
@@ -110,30 +107,12 @@ def check_port(port: int | None) -> None:
 def environment(url: str, pool: str, stack: ExitStack, slices: Mapping[str, str]) -> dict[str, str]:
     """The variables for the agent and for other shells; their folders go when the stack does."""
     env = {"SLICELOCK_REDIS_URL": url, "SLICELOCK_POOL": pool}
-    env["SLICELOCK_STATE_DIR"] = folder(stack, Path(tempfile.gettempdir()))
+    env["SLICELOCK_STATE_DIR"] = str(stack.enter_context(scratch(Path(tempfile.gettempdir()), "up")))
     simulated = [one for devices in slices.values() for one in devices.split(",") if one.startswith("sim:")]
     if simulated:
-        env |= {"SLICELOCK_SIM_DIR": folder(stack, SHARED_MEMORY), "SLICELOCK_SIM_DEVICE": simulated[0]}
+        devices = stack.enter_context(scratch(SHARED_MEMORY, "up"))
+        env |= {"SLICELOCK_SIM_DIR": str(devices), "SLICELOCK_SIM_DEVICE": simulated[0]}
     return env
-
-
-def folder(stack: ExitStack, parent: Path) -> str:
-    """A folder of this command's own, removed at its end; ConfigurationError when it cannot be made."""
-    sweep(parent)
-    try:
-        return stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
-    except OSError as error:
-        raise ConfigurationError(
-            f"No folder can be made in {parent}: {error.strerror}.", advice="Free space or change its rights."
-        ) from None
-
-
-def sweep(parent: Path) -> None:
-    """Remove what a killed `slicelock up` of this user has left in a folder."""
-    for left in parent.glob(f"{PREFIX}*"):
-        owner = left.name.removeprefix(PREFIX).split("-")[0]
-        if not Path("/proc", owner).exists() and left.owner() == Path("/proc/self").owner():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

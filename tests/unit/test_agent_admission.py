@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from slicelock_agent.admission import GIB, HostBudget, groups_of, headroom, memory, reserve_of
+from slicelock_agent.admission import HostBudget
 
 from slicelock.errors import SnapshotFailed
+from slicelock.host_memory import GIB, available, groups_of, left_in, reserve_of
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,9 @@ def group(folder: Path, limit: str, current: int, cache: int) -> Path:
 
 
 def test_a_group_with_a_limit_counts_and_its_file_cache_does_not(tmp_path: Path) -> None:
-    assert headroom(group(tmp_path, str(10 * GIB), 8 * GIB, GIB)) == 3 * GIB
-    assert headroom(group(tmp_path, "max", 8 * GIB, GIB)) is None
-    assert headroom(tmp_path / "nothing") is None
+    assert left_in(group(tmp_path, str(10 * GIB), 8 * GIB, GIB)) == 3 * GIB
+    assert left_in(group(tmp_path, "max", 8 * GIB, GIB)) is None
+    assert left_in(tmp_path / "nothing") is None
 
 
 def test_a_limit_of_the_group_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +70,7 @@ def test_a_limit_of_the_group_refuses(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_this_machine_is_read() -> None:
-    total, available = memory()
-    assert 0 < available <= total
+    total, free = available()
+    assert 0 < free <= total
     assert all(str(path).startswith("/sys/fs/cgroup") for path in groups_of("self"))
     assert groups_of(2**30) == []
