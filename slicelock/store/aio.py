@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
@@ -17,8 +16,9 @@ from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
-from slicelock.store.connect import AsyncLink, Endpoint, check_server, pack
+from slicelock.store.connect import AsyncLink, Endpoint, pack
 from slicelock.store.failures import explain
+from slicelock.store.opening import ask_version, opened
 
 T = TypeVar("T")
 
@@ -136,27 +136,14 @@ class AsyncStore:
     async def _connect(self) -> AsyncLink:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
-        link = self._endpoint.async_link()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await link.connect()
-                await self._check(link)
-        except (RedisError, OSError) as error:
-            await link.disconnect(nowait=True)
-            raise explain(error, self._endpoint.place, sent=False) from None
-        except BaseException:
-            await link.disconnect(nowait=True)
-            raise
-        self._link = link
+        link = self._link = await opened(self._endpoint, self._timeout, self._check)
         await self._close_with_loop()
         return link
 
     async def _check(self, link: AsyncLink) -> None:
         if self._checked:
             return
-        await link.send_command("INFO", "server")
-        with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
-            check_server(await link.read_response(), self._endpoint.place)
+        await ask_version(link, self._endpoint.place)
         self._checked = True
 
     async def _drop(self) -> None:

@@ -7,22 +7,22 @@ for each reply in a coroutine would cost more than the reply itself, and every h
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import hiredis
-from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
+from redis.exceptions import InvalidResponse, NoScriptError, RedisError
 
 from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, Endpoint, check_server, pack
+from slicelock.store.connect import AsyncLink, Endpoint, pack
 from slicelock.store.failures import explain
+from slicelock.store.opening import ask_version, opened
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -90,23 +90,11 @@ class DirectStore:
     async def open(self) -> None:
         """Connect; SlicelockError when it cannot be done."""
         self.close()
-        link = self._endpoint.async_link()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await link.connect()
-                await self._check(link)
-        except (RedisError, OSError) as error:
-            await link.disconnect(nowait=True)
-            raise explain(error, self._endpoint.place, sent=False) from None
-        except BaseException:
-            await link.disconnect(nowait=True)
-            raise
+        link = await opened(self._endpoint, self._timeout, self._check)
         self._line = _Line(link, self._heard, self._broken)
 
     async def _check(self, link: AsyncLink) -> None:
-        await link.send_command("INFO", "server")
-        with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
-            check_server(await link.read_response(), self._endpoint.place)
+        await ask_version(link, self._endpoint.place)
 
     def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
         """Send a command; without a connection `take` gets StoreUnavailable at once."""
@@ -213,16 +201,7 @@ class DirectSubscription:
     async def open(self) -> None:
         """Connect, subscribe, and return when the server has confirmed; SlicelockError when it does not."""
         self.close()
-        link = self._endpoint.async_link()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await link.connect()
-        except (RedisError, OSError) as error:
-            await link.disconnect(nowait=True)
-            raise explain(error, self._endpoint.place, sent=False) from None
-        except BaseException:
-            await link.disconnect(nowait=True)
-            raise
+        link = await opened(self._endpoint, self._timeout)
         self._line = _Line(link, self._heard, self._broken)
         await self._subscribe(self._line)
         self._heed(b"")

@@ -21,6 +21,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import AsyncLink, Endpoint, Link, socket_of
 from slicelock.store.failures import explain
 from slicelock.store.hints import REBUILT_HINT, Hint
+from slicelock.store.opening import opened
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -185,22 +186,14 @@ class AsyncSubscription:
     async def open(self) -> None:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         await self.aclose()
-        link = self._endpoint.async_link()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await link.connect()
-                await link.send_command("SUBSCRIBE", *self._channels)
-                confirmed = 0
-                while confirmed < len(self._channels):
-                    confirmed += _confirms(await link.read_response())
-        except (RedisError, OSError) as error:
-            await link.disconnect(nowait=True)
-            raise explain(error, self._endpoint.place, sent=False) from None
-        except BaseException:
-            await link.disconnect(nowait=True)
-            raise
-        self._link = link
+        self._link = await opened(self._endpoint, self._timeout, self._subscribe)
         self._silence.heard()
+
+    async def _subscribe(self, link: AsyncLink) -> None:
+        await link.send_command("SUBSCRIBE", *self._channels)
+        confirmed = 0
+        while confirmed < len(self._channels):
+            confirmed += _confirms(await link.read_response())
 
     async def get(self, timeout: float) -> Hint | None:
         """The next message within `timeout` seconds, else None; `rebuilt` after a new connection."""
