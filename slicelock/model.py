@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+ALL_NODES = "*"  # stands for a node where a slice is blocked as a whole
+
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
@@ -57,6 +59,16 @@ class SliceView:
     queued: int
     since_ms: int
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def draining(self) -> str:
+        """Why an operator lets nothing new start here; empty: nobody does."""
+        return str(self.blocked.get(ALL_NODES, {}).get("reason", ""))
+
+    @property
+    def troubles(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is wrong, by node; that the slice is draining is not."""
+        return {node: why for node, why in self.blocked.items() if node != ALL_NODES}
 
 
 @dataclass(frozen=True, slots=True)

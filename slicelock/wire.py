@@ -261,6 +261,20 @@ class Forget(Command[Reply]):
 
 
 @dataclass(frozen=True, slots=True)
+class Drain(Command[Reply]):
+    """Let nothing new start on a slice, or let it go on. Turns and switches under way come to their own
+    end; who waits is told `why`."""
+
+    script: ClassVar[str] = "drain"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK NO_SUCH_SLICE")
+    reply: ClassVar[type[Reply]] = Reply
+
+    slice: str
+    draining: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StatusReply(Reply):
     """`picture`: see `model.Picture`."""
 
@@ -289,5 +303,6 @@ COMMANDS: tuple[type[Command], ...] = (
     Revoke,
     Declare,
     Forget,
+    Drain,
     Status,
 )

@@ -8,7 +8,7 @@ function rules.block(s, node, why)
   event(why and 'blocked' or 'healed', 'slice', s, 'node', node, 'reason', why and why.reason, 'kind', why and why.kind)
   rules.touch_all()
   if not why or not S.request or #words(record('request', S.request).slices) < 2 then return end
-  if S.state == 'switching' then due('switch|' .. S.request, pool + SWITCH_PATIENCE) end
+  if S.state == 'switching' and why.kind ~= 'drain' then due('switch|' .. S.request, pool + SWITCH_PATIENCE) end
 end
 
 function rules.block_of(s, node)

@@ -134,12 +134,19 @@ def pool(seen: Picture) -> Iterator[Finding]:
 
 def conditions(one: SliceView) -> Iterator[Finding]:
     """What keeps a slice from changing hands."""
-    for node, why in sorted(one.blocked.items()):
+    for node, why in sorted(one.troubles.items()):
         yield Finding(
             f"slice {one.name}",
             Verdict.FAILED,
             f"blocked on {node}: {why.get('reason', '')}",
             "It goes on by itself when the cause is gone; `slicelock status` tells more.",
+        )
+    if one.draining:
+        yield Finding(
+            f"slice {one.name}",
+            Verdict.WARNING,
+            f"{one.draining}; nothing new starts there",
+            f"When it may go on: slicelock slice undrain {one.name}.",
         )
     if one.settling:
         yield Finding(

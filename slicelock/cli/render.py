@@ -67,9 +67,11 @@ def state(one: SliceView) -> Text:
     """A slice's state, for how long, and the conditions beside it."""
     words = Text(one.state, style=STATE_STYLES.get(one.state, ""))
     words.append(f" {duration(one.since_ms)}", style="dim")
-    for condition, name in ((one.blocked, "blocked"), (one.settling, "settling"), (one.kept, "kept")):
-        if condition:
-            words.append(f" {name}", style="bold red")
+    conditions = {"blocked": one.troubles, "settling": one.settling, "kept": one.kept}
+    for name in (name for name, there in conditions.items() if there):
+        words.append(f" {name}", style="bold red")
+    if one.draining:
+        words.append(" draining", style="bold yellow")
     return words
 
 
@@ -102,8 +104,10 @@ def problems(seen: Iterable[SliceView]) -> list[Text]:
     """Why slices are blocked, settling or kept, a line each."""
     lines: list[Text] = []
     for one in seen:
-        for node, why in sorted(one.blocked.items()):
+        for node, why in sorted(one.troubles.items()):
             lines.append(Text(f"{one.name} is blocked on {node}: {why.get('reason', '')}", style="red"))
+        if one.draining:
+            lines.append(Text(f"{one.draining}; nothing new starts there", style="yellow"))
         if one.settling:
             lines.append(
                 Text(

@@ -131,3 +131,18 @@ def test_a_pool_of_another_schema(call: Call, client: redis.Redis, pool: str) ->
         ended = call(*words)
         assert ended.code == ExitCode.OTHER
         assert "schema 99" in (ended.err or ended.out)
+
+
+def test_draining_a_slice_and_a_node(call: Call, ask: object) -> None:
+    call("slice", "declare", "lic")
+    ended = call("slice", "drain", "lic", "--why", "audit")
+    assert ended.code == ExitCode.DONE and "slicelock slice undrain lic" in ended.complaint
+    assert ask("a") == "QUEUED"
+    assert "lic is draining: audit; nothing new starts there" in call("status").out
+    assert "lic is draining: audit" in call("doctor").out
+    assert call("slice", "undrain", "lic").complaint == "lic goes on."
+    assert ask("a") == "HELD"
+    call("slice", "declare", "web", "--node", "gpu1=0")
+    assert "web is draining" in call("slice", "drain", "--node", "gpu1").complaint
+    assert "no slice has it" in call("slice", "drain", "--node", "gpu9").complaint
+    assert "no slice 'nonesuch'" in call("slice", "undrain", "nonesuch").complaint

@@ -332,3 +332,60 @@ def test_nodes_are_shown_with_what_they_report(world: World) -> None:
     )
     assert node.reports["a"]["run"] == "r1"
     assert list(node.reports["a"]["loaded"]) == ["r1"]
+
+
+# ---------------------------------------------------------------- drain
+
+
+def drain(world: World, name: str, draining: bool = True, why: str = "") -> str:
+    return world.run(wire.Drain(name, draining, why)).outcome
+
+
+def test_nothing_new_starts_on_a_draining_slice_and_its_turn_goes_on(world: World) -> None:
+    world.declare("a", "n1")
+    world.serve()
+    holder, waiter = world.member("r1"), world.member("r2")
+    holder.hold("a")
+    waiter.ask("a")
+    assert drain(world, "a", why="disk") == "OK"
+    assert holder.beats()["state"] == "held"
+    holder.yield_()
+    world.serve()
+    assert waiter.again().reason == "a is draining: disk"
+    assert world.slice("a").draining == "a is draining: disk"
+    assert world.slice("a").troubles == {}
+    assert world.slice("a").queue[0].reason == "a is draining: disk"
+    assert drain(world, "a", draining=False) == "OK"
+    world.serve()
+    assert waiter.again().outcome == "HELD"
+
+
+def test_a_switch_under_way_ends_with_its_turn(world: World) -> None:
+    world.declare("a", "n1")
+    world.declare("b", "n1")
+    world.serve()
+    both = world.member("r1")
+    both.ask("a", "b")
+    drain(world, "a")
+    world.advance(11_000)
+    world.serve()
+    assert both.again().outcome == "HELD"
+
+
+def test_a_draining_slice_holds_nobody_up_elsewhere(world: World) -> None:
+    for name in "ab":
+        world.declare(name)
+    drain(world, "a")
+    assert world.member("r1").ask("a", "b").outcome == "QUEUED"
+    assert world.member("r2").ask("b").outcome == "HELD"
+
+
+def test_draining_twice_changes_nothing(world: World) -> None:
+    world.declare("a")
+    for draining in (True, False):
+        drain(world, "a", draining)
+        before = world.dump()
+        assert drain(world, "a", draining) == "OK"
+        assert world.dump() == before
+    assert [event["kind"] for event in world.events("blocked")] == ["drain"]
+    assert drain(world, "nonesuch") == "NO_SUCH_SLICE"

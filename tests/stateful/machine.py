@@ -205,6 +205,8 @@ class Base(RuleBasedStateMachine):
     def come_to_rest(self) -> None:
         """With agents answering and members going on, everyone is served and nothing is left under way."""
         self.hold_next = False
+        for name in SLICES:
+            self.pair.run(wire.Drain(name, draining=False))
         for _ in range(60):
             self.scripts.jump(3_000)
             for node in self.nodes.values():

@@ -334,7 +334,7 @@ class Pool:
     def block(self, name: str, node: str, why: Block) -> None:
         s = self.slices[name]
         s.blocked[node] = why
-        if s.state == "switching" and len(self.requests[s.request].slices) > 1:
+        if why.kind != "drain" and s.state == "switching" and len(self.requests[s.request].slices) > 1:
             self.due(f"switch|{s.request}", SWITCH_PATIENCE)
 
     def unsettle(self, name: str) -> None:

@@ -182,6 +182,13 @@ class Reference(Pool):
             self.finish(request, "revoked")
         return {"outcome": "REVOKED"}
 
+    def run_drain(self, c: wire.Drain) -> Answer:
+        if not c.draining:
+            self.slices[c.slice].blocked.pop("*", None)
+        else:
+            self.block(c.slice, "*", Block("drain"))
+        return {"outcome": "OK"}
+
     def run_declare(self, c: wire.Declare) -> Answer:
         """Only for a slice that is new."""
         self.slices[c.slice] = Slice(tuple(sorted(c.nodes)))

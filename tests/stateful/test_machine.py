@@ -113,6 +113,10 @@ class Machine(Base):
     def revoke(self, at: int, requeue: bool) -> None:
         self.call(wire.Revoke(self.members[at].id, "operator", requeue))
 
+    @rule(name=st.sampled_from(sorted(SLICES)), draining=st.booleans())
+    def drain(self, name: str, draining: bool) -> None:
+        self.call(wire.Drain(name, draining, "operator"))
+
     @rule(ms=st.sampled_from([1, 3, 700, 2_000, 4_999]))
     def time_passes(self, ms: int) -> None:
         self.scripts.jump(ms)

@@ -1,0 +1,17 @@
+-- Lets nothing new start on a slice, or lets it go on. Turns and switches under way come to their own end.
+-- KEYS[1] meta
+-- ARGV[1] slice (name)
+-- ARGV[2] draining (1 or 0)
+-- ARGV[3] why (text)
+-- OK it is as asked
+-- NO_SUCH_SLICE there is none of that name
+-- SCHEMA the pool belongs to another version: found, expected
+-- Idempotent: what is as asked already stays as it is.
+--- @include "all"
+local s, ALL_NODES = ARGV[1], '*'
+if not record('slice', s) then return reply({ 'NO_SUCH_SLICE' }) end
+local reason = ARGV[2] == '1' and s .. ' is draining' .. (ARGV[3] ~= '' and ': ' .. ARGV[3] or '') or nil
+if reason ~= (rules.block_of(s, ALL_NODES) or {}).reason then
+  rules.block(s, ALL_NODES, reason and { kind = 'drain', reason = reason })
+end
+return reply({ 'OK' })
