@@ -189,12 +189,13 @@ class BeatReply(Reply):
 class Beat(Command[BeatReply]):
     """An agent's heartbeat, and the pool's sweep.
 
-    `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs], devices
-    {device: {used, total, busy}} (optional, for people)}} (run, lane, k and fence of the last
-    admitted run if it is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing`
-    empty when nothing is under way), `results` [{slice, fence, outcome: READY|FAILED, what:
-    evict|restore|refused, reason, run, moved, bytes, seconds}], `exits` [{run, process}], `commands` [{run,
-    process, n, what: offload|reload, slice}], `known` {run: rev}."""
+    `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs],
+    devices {device: {used, total, busy}}, progress {step: evicting|restoring, run, bytes [0: unknown],
+    moved, seconds} (both optional, for people)}} (run, lane, k and fence of the last admitted run if it
+    is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing
+    is under way), `results` [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason,
+    run, moved, bytes, seconds}], `exits` [{run, process}], `commands` [{run, process, n, what:
+    offload|reload, slice}], `known` {run: rev}."""
 
     script: ClassVar[str] = "beat"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")

@@ -32,6 +32,8 @@ from slicelock_agent.switcher import Switcher
 log = logging.getLogger("slicelock_agent")
 
 HOUSEKEEPING_S = 2.0
+LOOK_S = 1.0
+"""Between two looks at the devices' memory and use."""
 STOP_PATIENCE_S = 10.0
 FIRST_RETRY_S = 1.0
 
@@ -77,6 +79,7 @@ class Agent:
         self._begin("pulse", self._pulse.run)
         self._begin("hints", self._hints.watch)
         self._begin("housekeeping", self._keep_house)
+        self._begin("devices", self._read_devices)
         self._begin("frozen runs", self._advocate.run)
         await self._pulse.answered.wait()
         self._new = False
@@ -199,7 +202,6 @@ class Agent:
             await asyncio.sleep(HOUSEKEEPING_S)
             assert self._registry is not None
             self._registry.look_again()
-            await self._read_devices()
             for name in list(self._pulse.unknown):
                 try:
                     await self._declarer.declare(name)
@@ -209,11 +211,13 @@ class Agent:
                     log.warning("%s", failure)
 
     async def _read_devices(self) -> None:
-        """On a thread: a driver that is ill may take its time."""
-        for switcher in self._pulse.switchers.values():
-            at = switcher.at
-            with contextlib.suppress(SlicelockError, OSError):
-                switcher.devices = await asyncio.to_thread(at.accelerator.facts, at.devices)
+        """What people see of memory and use. On a thread: a driver that is ill may take its time."""
+        while True:
+            for switcher in self._pulse.switchers.values():
+                at = switcher.at
+                with contextlib.suppress(SlicelockError, OSError):
+                    switcher.devices = await asyncio.to_thread(at.accelerator.facts, at.devices)
+            await asyncio.sleep(LOOK_S)
 
 
 def _allowed(settings: AgentSettings) -> Collection[int] | None:

@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from slicelock.errors import SlicelockError
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
 from slicelock_agent.eviction import Eviction, Outcome
+from slicelock_agent.progress import Progress, bytes_used, progress_of
 from slicelock_agent.reconcile import (
     ON_DEVICE,
     REST,
@@ -70,7 +71,7 @@ class Switcher:
         self._moved, self._bytes, self._begun = False, 0, 0.0
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
-        self._at_work = REST
+        self._at_work, self._progress = REST, cast(Progress | None, None)
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
         self._reloads: Counter[str] = Counter()
         """How often in a row each run's hooks have failed to reload."""
@@ -130,6 +131,8 @@ class Switcher:
         loaded = [stay.run for stay in page.stays.values() if stay.state in on_device]
         saved = [stay.run for stay in page.stays.values() if stay.state is RunState.SAVED]
         told = {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
+        if self._progress:
+            told["progress"] = self._progress.told(bytes_used(self.devices))
         return {**told, "devices": self.devices} if self.devices else told
 
     def holds(self, run: str) -> bool:
@@ -215,10 +218,12 @@ class Switcher:
             while (action := self._next(self.wanted, self.at.here(self.wanted.run))) is not REST:
                 self.doing = f"{action.step} {action.run}".strip()
                 self._at_work = action
+                stay = self.at.page.stays.get(action.run)
+                self._progress = progress_of(action, stay, bytes_used(self.devices))
                 self._recalled.clear()
                 await self._attempt(action)
         finally:
-            self.doing, self._at_work = "", REST
+            self.doing, self._at_work, self._progress = "", REST, None
         self._post()
 
     async def _attempt(self, action: Action) -> None:

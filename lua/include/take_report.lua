@@ -19,7 +19,7 @@ local function take_report(s, node, shown)
   end
   local text = cjson.encode({ run = shown.run, lane = shown.lane, k = num(shown.k), fence = num(shown.fence),
                               top = num(shown.top), doing = shown.doing, loaded = shown.loaded, saved = shown.saved,
-                              devices = shown.devices })
+                              devices = shown.devices, progress = shown.progress })
   if record('node', node)['report:' .. s] ~= text then write('node', node, { ['report:' .. s] = text }) end
   if S.settling then
     write('slice', s, { ['beat:' .. node] = shown.doing == '' and text })

@@ -142,6 +142,16 @@ class RecordReader:
         strays, admissions, moves = (tuple(self._others.get(kind, ())) for kind in (Stray, Admission, Move))
         return Record(tuple(self._uses.values()), strays, admissions, moves, self._damaged)
 
+    @classmethod
+    def from_now(cls, path: Path) -> RecordReader:
+        """A reader that leaves out what is there already."""
+        return cls(path, path.stat().st_size if path.exists() else 0)
+
+    def forget(self, before_ns: int) -> None:
+        """Keep only uses that go on or have ended since."""
+        self._uses = {at: use for at, use in self._uses.items() if (use.end_ns or before_ns) >= before_ns}
+        self._others.clear()
+
     def _new_lines(self) -> list[bytes]:
         try:
             with self.path.open("rb") as file:

@@ -206,3 +206,15 @@ def test_what_is_no_process_identity_is_not_registered(world: World, process: st
     """It would be another field of the record, or make it grow without end."""
     assert world.run(wire.Register("r1", "j", process, 1, ("a",), [])).outcome == "OK"
     assert "procs:r1" not in world.dump()
+
+
+def test_viewers_see_how_far_a_step_is(world: World, n1: Agent) -> None:
+    command = n1.beat_command()
+    progress = {"step": "evicting", "run": "r1", "bytes": 8, "moved": 3, "seconds": 0.5}
+    command.report["slices"]["a"]["progress"] = progress
+    world.run(command)
+    [node] = [one for one in world.picture().nodes if one.name == "n1"]
+    assert node.reports["a"]["progress"] == progress
+    n1.beat()
+    [node] = [one for one in world.picture().nodes if one.name == "n1"]
+    assert "progress" not in node.reports["a"]

@@ -265,3 +265,18 @@ async def test_stopping_begins_nothing_and_waits_for_no_hooks(hooked: Rig) -> No
     hooked.want("c", 30)
     await hooked.idle()
     assert [result.fence for result in hooked.results] == [10]
+
+
+async def test_a_step_that_moves_state_shows_how_far_it_is(hooked: Rig) -> None:
+    rig = hooked
+    rig.switcher.devices = {rig.devices[0]: {"used": 1000, "total": 2000, "busy": 0}}
+    assert "progress" not in rig.switcher.shown()
+    held = rig.hooks.held["offload"] = asyncio.Event()
+    rig.want("b", 20)
+    await wait_until_async(lambda: "progress" in rig.switcher.shown(), what="the progress")
+    rig.switcher.devices = {rig.devices[0]: {"used": 400, "total": 2000, "busy": 0}}
+    told = rig.switcher.shown()["progress"]
+    assert (told["step"], told["run"], told["bytes"], told["moved"]) == ("evicting", "a", 1000, 600)
+    held.set()
+    await rig.idle()
+    assert "progress" not in rig.switcher.shown()

@@ -108,3 +108,16 @@ def test_a_line_cut_short_by_a_full_disk_is_an_error(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
     with pytest.raises(SimError, match=r"No space left.*/dev/shm"):
         append(tmp_path / "record", "begin", {})
+
+
+def test_a_reader_may_begin_with_what_comes_and_forget_what_has_been(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    append(path, "use", {"run": "a", "fence": 1, "pid": 1, "start_ns": 0, "end_ns": 5})
+    reader = RecordReader.from_now(path)
+    assert reader.read().uses == ()
+    append(path, "use", {"run": "a", "fence": 2, "pid": 1, "start_ns": 10, "end_ns": 15})
+    append(path, "begin", {"run": "a", "fence": 3, "pid": 1, "start_ns": 20})
+    reader.read()
+    reader.forget(16)
+    assert [one.fence for one in reader.read().uses] == [3]
+    assert RecordReader.from_now(tmp_path / "none").read() == Record()

@@ -12,6 +12,7 @@ from typing import Any
 
 from slicelock.errors import SlicelockError
 from slicelock.sim import SimDevice
+from slicelock.sim.meter import Meter
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
 
 RATE = 200e6
@@ -34,6 +35,7 @@ class SimBackend:
         self._images = settings.sim_dir / "images" / settings.pool / settings.node
         self._devices: dict[str, SimDevice] = {}
         self._made: set[str] = set()
+        self._meters: dict[str, Meter] = {}
 
     def claims(self, device: str) -> bool:
         return device.startswith("sim:")
@@ -70,8 +72,12 @@ class SimBackend:
     def facts(self, devices: Sequence[str]) -> dict[str, Any]:
         opened = {device: self._device(device) for device in devices}
         return {
-            device: {"used": one.used, "total": one.capacity, "busy": None} for device, one in opened.items()
+            device: {"used": one.used, "total": one.capacity, "busy": self._meter(one).busy()}
+            for device, one in opened.items()
         }
+
+    def _meter(self, device: SimDevice) -> Meter:
+        return self._meters.setdefault(device.name, Meter(device))
 
     def objection(self, subject: Subject) -> str:
         return ""
