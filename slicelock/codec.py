@@ -37,9 +37,11 @@ _ENCODERS: dict[type, Callable[[Any], str]] = {
 }
 
 
+_write_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _encode(value: object) -> str:
-    encode = _ENCODERS.get(type(value))
-    return encode(value) if encode else json.dumps(value, separators=(",", ":"))
+    return _ENCODERS.get(type(value), _write_json)(value)
 
 
 @cache

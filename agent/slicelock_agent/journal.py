@@ -165,6 +165,7 @@ class Journal:
 
 def _open(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+    db.execute("PRAGMA locking_mode = EXCLUSIVE")  # it is this process's alone anyway; spares locks per row
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = OFF")  # survives the agent; see the module's docstring
     version = db.execute("PRAGMA user_version").fetchone()[0]

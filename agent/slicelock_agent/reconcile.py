@@ -51,7 +51,7 @@ class Here:
     """What is here: the journal's page of the slice, and what is known beside it.
 
     `dead`: runs whose processes have all ended. `strange`: the devices hold something of no run that should
-    be on them.
+    be on them. `gone`: runs left out of `stays`, since there is nothing to move of them.
     """
 
     top: int = 0
@@ -59,6 +59,7 @@ class Here:
     stays: Mapping[str, Stay] = field(default_factory=dict[str, Stay])
     dead: frozenset[str] = frozenset()
     strange: bool = False
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,12 @@ class Run:
     @property
     def dead(self) -> bool:
         """Whether it had processes on this node and all of them have ended."""
-        states = {one.found.presence for one in self.processes.values()}
-        return Presence.GONE in states and not states & PERHAPS_ALIVE
+        ended = False
+        for one in self.processes.values():
+            if one.found.presence in PERHAPS_ALIVE:
+                return False
+            ended = ended or one.found.presence is Presence.GONE
+        return ended
 
 
 class Registry:
@@ -172,7 +176,7 @@ class Registry:
         return self._finder.uids
 
     def dead(self, runs: Iterable[str]) -> frozenset[str]:
-        return frozenset(run for run in runs if run in self.runs and self.runs[run].dead)
+        return frozenset([run for run in runs if run in self.runs and self.runs[run].dead])
 
     def processes(self, run: str) -> list[Process]:
         """The living processes of a run on this node."""

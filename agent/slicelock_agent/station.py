@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from slicelock.servers import Plan
@@ -50,22 +50,28 @@ class Station:
         """Bytes in use on the devices; what hooks that do not count their bytes move can be seen there."""
         return self.accelerator.used(self.devices)
 
-    def here(self, wanted: str) -> Here:
-        """What is here at this moment; `wanted`: the run that is asked for."""
-        page = self.page
-        return Here(
-            top=page.top,
-            admitted=page.admitted,
-            stays=page.stays,
-            dead=self.registry.dead((*page.stays, wanted)),
-            strange=self.strange(),
-        )
+    def here(self, wanted: str, *, passing: bool = False) -> Here:
+        """What is here at this moment; `wanted`: the run that is asked for. `passing` leaves out the others
+        of which there is nothing to move."""
+        page, stays = self.page, self.page.stays
+        dead = self.registry.dead((*stays, wanted))
+        gone = self._empty_beside(wanted, dead) if passing else ()
+        if gone:
+            stays = {run: stay for run, stay in stays.items() if run not in gone}
+        return Here(page.top, page.admitted, stays, dead, not gone and self.strange(), gone)
 
     def strange(self) -> bool:
         """Whether the devices hold something of no run that is known to be on them."""
-        if not self.accelerator.exclusive or any(s.state in ON_DEVICE for s in self.page.stays.values()):
+        if not self.accelerator.exclusive:
             return False
+        for stay in self.page.stays.values():
+            if stay.state in ON_DEVICE:
+                return False
         return self.accelerator.used(self.devices) > 0
+
+    def _empty_beside(self, wanted: str, dead: Collection[str]) -> tuple[str, ...]:
+        others = [stay for run, stay in self.page.stays.items() if run != wanted and run not in dead]
+        return tuple([stay.run for stay in others if self.is_empty_of(stay)])
 
     def is_empty_of(self, stay: Stay) -> bool:
         """Whether there is nothing to move of a loaded run: no hooks, and nothing on devices of its own."""
@@ -104,8 +110,9 @@ class Station:
         """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""
         if reason := self.hidden(run):
             return reason
-        hooked = self.registry.moves_itself(run, self.name)
-        if "cuda" not in (wanted.ways or self.ways) or (hooked and not self.empties(wanted)):
+        if self.accelerator.exclusive or "cuda" not in (wanted.ways or self.ways):
+            return ""
+        if self.registry.moves_itself(run, self.name) and not self.empties(wanted):
             return ""
         if reason := self.accelerator.objection(self.subject(run, wanted.fence)):
             return f"it could not be evicted from here: {reason}"

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from slicelock.errors import SlicelockError
@@ -161,14 +161,8 @@ class Switcher:
 
     def _plan(self, wanted: Wanted) -> tuple[Action, tuple[str, ...]]:
         """The next step, and the runs in the way that have nothing to move."""
-        here = self.at.here(wanted.run)
-        action = self._next(wanted, here)
-        if action.step is not Step.EVICT:
-            return action, ()
-        others = (stay for run, stay in here.stays.items() if run != wanted.run)
-        gone = tuple(stay.run for stay in others if self.at.is_empty_of(stay))
-        rest = {run: stay for run, stay in here.stays.items() if run not in gone}
-        return self._next(wanted, replace(here, stays=rest)), gone
+        here = self.at.here(wanted.run, passing=wanted.asks)
+        return self._next(wanted, here), here.gone
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
         run = self.wanted.run
