@@ -18,13 +18,15 @@ from redis.exceptions import RedisError
 
 from slicelock.errors import StoreError, StoreTimeout
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, Endpoint, Link, socket_of
+from slicelock.store.connect import AsyncLink, Endpoint, pack
 from slicelock.store.failures import explain
 from slicelock.store.hints import REBUILT_HINT, Hint
+from slicelock.store.line import Line
 from slicelock.store.opening import opened
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
+PING = pack(("PING",))[0]
 
 
 class _Silence:
@@ -76,33 +78,35 @@ class Subscription:
     ) -> None:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
         self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
-        self._link: Link | None = None
+        self._link = self._endpoint.link()
+        self._line: Line | None = None  # while it is open
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     @property
     def is_open(self) -> bool:
         """Whether the channels are subscribed, as far as is known."""
-        return self._link is not None
+        return self._line is not None
 
     def open(self, patience: float | None = None) -> None:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         self.drop()
-        link = self._endpoint.link()
-        if patience is not None:
-            link.socket_timeout = link.socket_connect_timeout = min(patience, self._timeout)
+        link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
+        link.socket_timeout = link.socket_connect_timeout = limit
         try:
             link.connect()
-            link.send_command("SUBSCRIBE", *self._channels)
+            line = Line(link, limit)
+            line.send(pack(("SUBSCRIBE", *self._channels))[0])
             confirmed = 0
             while confirmed < len(self._channels):
-                confirmed += _confirms(link.read_response())
+                confirmed += _confirms(line.receive())
+            line.limit(0.0)
+            self._line = line
         except (RedisError, OSError) as error:
-            link.disconnect()
+            self.drop()
             raise explain(error, self._endpoint.place, sent=False) from None
         except BaseException:
-            link.disconnect()
+            self.drop()
             raise
-        self._link = link
         self._silence.heard()
 
     def listen(self, seconds: float) -> list[Hint]:
@@ -113,8 +117,8 @@ class Subscription:
         until = time.monotonic() + seconds
         while True:
             left = max(until - time.monotonic(), 0.0)
-            woken = self._poll(min(left, self._silence.until_next()) if self._link else left)
-            hints = self._read() if self._link else []
+            woken = self._poll(min(left, self._silence.until_next()) if self._line else left)
+            hints = self._read(self._line) if self._line else []
             if hints or woken or time.monotonic() >= until:
                 return hints
 
@@ -125,9 +129,8 @@ class Subscription:
 
     def drop(self) -> None:
         """Close the connection."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.disconnect()
+        self._line = None
+        self._link.disconnect()
 
     def close(self) -> None:
         """Close everything; for good."""
@@ -139,8 +142,8 @@ class Subscription:
     def _poll(self, seconds: float) -> bool:
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
-        if self._link is not None:
-            poller.register(socket_of(self._link), select.POLLIN)
+        if self._line is not None:
+            poller.register(self._line, select.POLLIN)
         ready = {fd for fd, _ in poller.poll(seconds * 1000)}
         if self._wake not in ready:
             return False
@@ -148,17 +151,15 @@ class Subscription:
             os.eventfd_read(self._wake)
         return True
 
-    def _read(self) -> list[Hint]:
-        assert self._link is not None
+    def _read(self, line: Line) -> list[Hint]:
         hints: list[Hint] = []
         try:
-            while self._link.can_read(0):
-                hint = _hint(self._link.read_response())
+            for reply in line.arrived():
                 self._silence.heard()
-                if hint:
+                if hint := _hint(reply):
                     hints.append(hint)
             if self._silence.ping_due():
-                self._link.send_command("PING")
+                line.send(PING)
         except (RedisError, OSError) as error:
             self.drop()
             raise explain(error, self._endpoint.place, sent=True) from None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeout
 
 from slicelock.codec import Command, R
 from slicelock.errors import StoreError, StoreUnavailable
@@ -17,8 +16,9 @@ from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
-from slicelock.store.connect import Endpoint, Link, check_server, pack, socket_of
+from slicelock.store.connect import Endpoint, check_server, pack, socket_of
 from slicelock.store.failures import explain
+from slicelock.store.line import Line
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ class Store:
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
         self._link = self._endpoint.link()
-        self._open = self._checked = self._closed = False
+        self._line: Line | None = None  # while it is open
+        self._checked = self._closed = False
         self._lock = threading.Lock()
 
     def run(self, command: Command[R], patience: float | None = None) -> R:
@@ -108,11 +109,9 @@ class Store:
             return self._exchange(("EVAL", source.text, *tail), patience)
 
     def _exchange(self, words: tuple[str, ...], patience: float | None) -> Any:
-        self._send(pack(words), patience)
-        link = self._link
+        line = self._send(pack(words)[0], patience)
         try:
-            _await_answer(link, patience)
-            return link.read_response()
+            return line.receive(patience)
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
@@ -124,16 +123,15 @@ class Store:
             self._drop()  # an interrupted exchange leaves half a reply behind
             raise
 
-    def _send(self, call: list[bytes], patience: float | None) -> None:
+    def _send(self, call: bytes, patience: float | None) -> Line:
         """Send the whole call or nothing of it: what fails here has not been carried out.
 
         A server that was restarted shows itself only now, so a connection that was open before is made anew.
         """
-        for fresh in (not self._open, True):
-            if not self._open:
-                self._connect(patience)
+        for fresh in (self._line is None, True):
+            line = self._line or self._connect(patience)
             try:
-                self._link.send_packed_command(call)
+                line.send(call)
             except (RedisError, OSError) as error:
                 self._drop()
                 if fresh:
@@ -142,9 +140,10 @@ class Store:
                 self._drop()
                 raise
             else:
-                return
+                return line
+        raise AssertionError("the second try is the last")
 
-    def _connect(self, patience: float | None) -> None:
+    def _connect(self, patience: float | None) -> Line:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
         link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
@@ -153,13 +152,14 @@ class Store:
             link.connect()
             socket_of(link).settimeout(self._timeout)
             self._check()
+            self._line = line = Line(link, self._timeout)
         except (RedisError, OSError) as error:
             self._drop()
             raise explain(error, self._endpoint.place, sent=False) from None
         except BaseException:
             self._drop()
             raise
-        self._open = True
+        return line
 
     def _check(self) -> None:
         if self._checked:
@@ -170,10 +170,5 @@ class Store:
         self._checked = True
 
     def _drop(self) -> None:
-        self._open = False
+        self._line = None
         self._link.disconnect()
-
-
-def _await_answer(link: Link, patience: float | None) -> None:
-    if patience is not None and not link.can_read(patience):
-        raise RedisTimeout("Timeout reading from socket")
