@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -30,6 +31,18 @@ def show_json(data: object) -> None:
 def say(line: str) -> None:
     """Tell the user something that is not the result."""
     print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def pouring() -> Generator[None]:
+    """Output that may be long or endless: Ctrl-C and a reader that has seen enough end it without a word."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    except BrokenPipeError:
+        # What is still buffered would be written at the interpreter's end, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

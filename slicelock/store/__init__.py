@@ -2,6 +2,7 @@
 
 from slicelock.store.aio import AsyncInbox, AsyncStore
 from slicelock.store.direct import DirectStore, DirectSubscription
+from slicelock.store.events import EventReader
 from slicelock.store.hints import REBUILT, Hint
 from slicelock.store.subscribe import AsyncSubscription, Subscription
 from slicelock.store.sync import Inbox, Store
@@ -13,6 +14,7 @@ __all__ = [
     "AsyncSubscription",
     "DirectStore",
     "DirectSubscription",
+    "EventReader",
     "Hint",
     "Inbox",
     "Store",

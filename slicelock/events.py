@@ -1,0 +1,121 @@
+"""An entry of the pool's stream of events: what has happened, when, and to whom.
+
+`docs/reference/events.md` lists the types and what each carries. Types and fields of other versions are kept
+as they are: whoever reads events passes over what it does not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+GAP = "gap"
+"""The type of an event that nobody wrote: its reader tells that entries before it are missing, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """One step of a switch on one node. `seconds` it took, `bytes` it moved."""
+
+    step: str
+    run: str
+    way: str
+    bytes: int
+    seconds: float
+
+    @property
+    def gb_per_s(self) -> float:
+        """10⁹ bytes a second; 0 when nothing was moved."""
+        return self.bytes / self.seconds / 1e9 if self.bytes and self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. `t_ms` is Redis' clock; `facts` are its other fields as they were written."""
+
+    id: str
+    type: str
+    t_ms: int
+    facts: Mapping[str, str]
+
+    @classmethod
+    def of(cls, id_: str, fields: Mapping[str, str]) -> Event:
+        """Read a stream's entry; one that lacks its type or time gets `unknown` and the time of its id."""
+        facts = dict(fields)
+        kind, time = facts.pop("type", "unknown"), facts.pop("t", "")
+        return cls(id_, kind, int(time) if time.isdigit() else int(id_.partition("-")[0] or 0), facts)
+
+    @property
+    def request(self) -> str:
+        """The id of the request that it is about; empty when it is about none."""
+        facts = self.facts
+        if "run" in facts and "lane" in facts and "k" in facts:
+            return f"{facts['run']}/{facts['lane']}/{facts['k']}"
+        return facts.get("request", "")
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The slice that it is about, or all the slices of its request."""
+        named = self.facts.get("slice")
+        return (named,) if named else tuple(self.facts.get("slices", "").split())
+
+    @property
+    def steps(self) -> tuple[StepFacts, ...]:
+        """The steps of a switch that it tells of; none when they cannot be read."""
+        try:
+            told = json.loads(self.facts.get("steps", "[]"))
+            return tuple(_step(one) for one in cast(list[dict[str, Any]], told))
+        except (ValueError, TypeError, AttributeError):
+            return ()
+
+    def text(self, name: str) -> str:
+        """A field; empty when it is missing."""
+        return self.facts.get(name, "")
+
+    def number(self, name: str) -> float:
+        """A field as a number; 0 when it is missing or none."""
+        try:
+            return float(self.facts.get(name, 0))
+        except ValueError:
+            return 0.0
+
+    def concerns(self, slice_: str) -> bool:
+        """Whether it is about this slice, or about the whole pool."""
+        return not self.slices or slice_ in self.slices
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, with numbers as numbers."""
+        numbers = {name: _number(self.facts[name]) for name in NUMBERS if name in self.facts}
+        told: dict[str, Any] = {"id": self.id, "type": self.type, "t_ms": self.t_ms, **self.facts, **numbers}
+        if "slices" in told:
+            told["slices"] = told["slices"].split()
+        if "steps" in told:
+            told["steps"] = [
+                {name: getattr(one, name) for name in ("step", "run", "way", "bytes", "seconds")}
+                | {"gb_per_s": round(one.gb_per_s, 3)}
+                for one in self.steps
+            ]
+        return told
+
+
+NUMBERS = ("k", "fence", "waited_ms", "held_ms", "bytes", "seconds", "busy", "priority", "epoch", "step_ms")
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):  # a fence has more digits than a float
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _step(told: Mapping[str, Any]) -> StepFacts:
+    return StepFacts(
+        str(told.get("step", "")),
+        str(told.get("run", "")),
+        str(told.get("way", "")),
+        int(told.get("bytes", 0)),
+        float(told.get("seconds", 0)),
+    )

@@ -1,0 +1,54 @@
+"""Events as data."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slicelock.events import Event
+
+HELD = {"type": "held", "t": "1700", "run": "r1", "job": "a", "lane": "main", "k": "3", "slices": "s t"}
+
+
+def test_an_event_of_a_request() -> None:
+    event = Event.of("1701-0", HELD | {"waited_ms": "12"})
+    assert (event.type, event.t_ms, event.request, event.slices) == ("held", 1700, "r1/main/3", ("s", "t"))
+    assert event.number("waited_ms") == 12.0
+    assert event.concerns("s") and not event.concerns("u")
+
+
+def test_the_slice_that_it_is_about_comes_first() -> None:
+    assert Event.of("1-0", HELD | {"slice": "t"}).slices == ("t",)
+
+
+def test_an_event_of_a_node_concerns_every_slice() -> None:
+    assert Event.of("1-0", {"type": "silent", "t": "1", "node": "n"}).concerns("s")
+
+
+def test_what_is_unknown_or_broken_is_passed_over() -> None:
+    event = Event.of("1700-3", {"new": "thing", "held_ms": "x", "steps": "{", "k": "1"})
+    assert (event.type, event.t_ms, event.request, event.steps) == ("unknown", 1700, "", ())
+    assert event.number("held_ms") == 0.0
+    assert event.text("new") == "thing"
+
+
+@pytest.mark.parametrize("steps", ["null", "3", "[3]", '[{"bytes": "many"}]', '{"step": 1}'])
+def test_steps_that_make_no_sense(steps: str) -> None:
+    assert Event.of("1-0", {"steps": steps}).steps == ()
+
+
+def test_as_json() -> None:
+    step = {"step": "evict", "run": "r2", "way": "hooks", "bytes": 3_000_000_000, "seconds": 1.5}
+    told = Event.of(
+        "1-0", HELD | {"type": "ready", "seconds": "1.5", "fence": "9", "steps": json.dumps([step])}
+    )
+    facts = told.as_json()
+    assert (facts["k"], facts["fence"], facts["seconds"], facts["slices"]) == (3, 9, 1.5, ["s", "t"])
+    assert facts["steps"] == [step | {"gb_per_s": 2.0}]
+    json.dumps(facts)
+
+
+def test_a_fence_keeps_its_digits() -> None:
+    fence = (1 << 53) + 1
+    assert Event.of("1-0", {"fence": str(fence)}).as_json()["fence"] == fence
