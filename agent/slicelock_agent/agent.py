@@ -14,7 +14,7 @@ from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription
-from slicelock_agent import backends
+from slicelock_agent import backends, exchanges
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
@@ -67,6 +67,7 @@ class Agent:
         SlicelockError says why not; a first start that fails leaves nothing behind.
         """
         self._prepare()
+        exchanges.tidy()
         await self._reach()
         for name in self._slices:
             await self._declarer.check(name)

@@ -1,4 +1,6 @@
-"""Bringing the wanted run back while the one before it is still leaving, when there is room for both."""
+"""Bringing the wanted run back while the one before it is still leaving: beside it when there is room for
+both, else block by block into what it frees.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,20 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from slicelock.errors import SnapshotFailed
 from slicelock.states import RunState
-from slicelock_agent import loading
+from slicelock_agent import exchanges, loading
 from slicelock_agent.eviction import Outcome
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Wanted
 from slicelock_agent.station import Station
 
 log = logging.getLogger("slicelock_agent")
 
 MARGIN = 1 << 30
-"""Bytes beyond what its hooks offloaded that must be free before a run reloads beside another."""
+"""Bytes beyond what its hooks offloaded that must be free before a run reloads beside another, and that
+stay free while two runs exchange a device.
+"""
 
 
 def possible(at: Station, wanted: Wanted) -> bool:
@@ -29,11 +35,34 @@ def possible(at: Station, wanted: Wanted) -> bool:
     return stay.hooked and bool(stay.bytes) and not at.accelerator.room_for(subject, stay.bytes + MARGIN)
 
 
-class Arrival:
-    """The early return of one run. It goes on only when the devices are free of the other."""
+def page(at: Station, wanted: Wanted, leaving: str) -> Layout | None:
+    """The page over which the wanted run fills what the leaving one frees; None when they must come one after
+    the other: only hooks that say so exchange a device, and only those of one user.
+    """
+    stay, ways = at.page.stays.get(wanted.run), wanted.ways or at.ways
+    if at.accelerator.exclusive or stay is None or stay.state is not RunState.SAVED or stay.image:
+        return None
+    able = stay.hooked and ways[0] == "hooks" and not at.empties(wanted)
+    if not able or not all(at.registry.overlaps(run, at.name) for run in (leaving, wanted.run)):
+        return None
+    pids = [one.found.pid for run in (leaving, wanted.run) for one in at.registry.commanded(run, at.name)]
+    if (user := exchanges.user_of(pids)) is None:
+        return None
+    free = {device: told["total"] - told["used"] for device, told in at.accelerator.facts(at.devices).items()}
+    try:
+        return Layout(f"{at.name}.{wanted.fence}", free, MARGIN, pids, user)
+    except SnapshotFailed as failure:
+        log.info("runs %s and %s change places one after the other: %s", leaving, wanted.run, failure)
+        return None
 
-    def __init__(self, at: Station, run: str, fence: int) -> None:
-        self._at, self._run, self._fence = at, run, fence
+
+class Arrival:
+    """The early return of one run, perhaps over a page. It goes on only when the devices are free of the
+    other.
+    """
+
+    def __init__(self, at: Station, run: str, fence: int, layout: Layout | None = None) -> None:
+        self._at, self._run, self._fence, self._layout = at, run, fence, layout
         self._outside = bool(at.page.stays[run].image)
         self._task = asyncio.create_task(self._fetch() if self._outside else self._reload())
 
@@ -64,6 +93,6 @@ class Arrival:
         page = self._at.page
         page.put(replace(page.stays[self._run], state=RunState.RESTORING))
         try:
-            return await loading.reload(self._at, self._run, self._fence, asyncio.Event())
+            return await loading.reload(self._at, self._run, self._fence, asyncio.Event(), self._layout)
         finally:
             page.put(replace(page.stays[self._run], state=RunState.LOADED))

@@ -11,6 +11,7 @@ from slicelock.errors import AgentError, SnapshotFailed
 from slicelock.states import RunState
 from slicelock_agent import processes
 from slicelock_agent.backends.base import Report, Subject, Truth
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Stay
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
@@ -39,15 +40,23 @@ class Outcome:
 class Eviction:
     """One attempt to evict a run, in the switch with the given fence.
 
-    `empties`: what its hooks leave is saved from outside as well, so that nothing of it stays.
+    `empties`: what its hooks leave is saved from outside as well, so that nothing of it stays. `layout`: the
+    page over which its hooks hand the devices to the next run.
     """
 
     def __init__(
-        self, station: Station, run: str, fence: int, recalled: asyncio.Event, *, empties: bool = False
+        self,
+        station: Station,
+        run: str,
+        fence: int,
+        recalled: asyncio.Event,
+        *,
+        empties: bool = False,
+        layout: Layout | None = None,
     ) -> None:
         self._at, self._run, self._fence, self._recalled = station, run, fence, recalled
         self._page, self._empties, self._tried_outside = station.page, empties, False
-        self._bytes = 0
+        self._layout, self._bytes = layout, 0
         self._reasons: list[str] = []
 
     async def attempt(self, ways: tuple[str, ...]) -> Outcome:
@@ -94,7 +103,7 @@ class Eviction:
 
     def _saved(self, image: str = "") -> bool:
         if image or self._stay.hooked or self._at.registry.moves_itself(self._run, self._at.name):
-            self._put(RunState.SAVED, image=image, bytes=self._bytes)
+            self._put(RunState.SAVED, image=image, bytes=self._bytes or self._stay.bytes)
         else:
             self._page.drop(self._run)  # it had nothing here
         return True
@@ -104,7 +113,7 @@ class Eviction:
     async def _by_hooks(self) -> bool:
         if not self._at.registry.moves_itself(self._run, self._at.name):
             return False
-        subject = await self._at.hooked(self._run, self._fence)
+        subject = replace(await self._at.hooked(self._run, self._fence), layout=self._layout)
         moves = bool(subject.targets or subject.servers)
         self._put(RunState.SNAPSHOTTING, hooked=self._stay.hooked or moves)
         used = self._at.used

@@ -9,6 +9,7 @@ from slicelock.errors import AgentError
 from slicelock.states import RunState
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.eviction import Outcome
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Stay
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
@@ -86,9 +87,11 @@ async def lose(at: Station, stay: Stay) -> None:
     await _forget_image(at, stay)
 
 
-async def reload(at: Station, run: str, fence: int, recalled: asyncio.Event) -> Outcome:
+async def reload(
+    at: Station, run: str, fence: int, recalled: asyncio.Event, layout: Layout | None = None
+) -> Outcome:
     """Have the run's hooks reload what they offloaded; not `free`: they did not."""
-    subject = await at.hooked(run, fence)
+    subject = replace(await at.hooked(run, fence), layout=layout)
     used = at.used
     report = await unless(recalled, at.hooks.restore(subject, at.hook_deadline))
     if report is None:

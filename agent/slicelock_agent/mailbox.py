@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.registry import Word
 
 OFFLOAD, RELOAD = "offload", "reload"
@@ -15,7 +16,10 @@ OFFLOAD, RELOAD = "offload", "reload"
 
 @dataclass(eq=False, slots=True)
 class Order:
-    """A command to one process, part of the switch with this fence. `n` is its number, 0 until it is sent."""
+    """A command to one process, part of the switch with this fence. `n` is its number, 0 until it is sent.
+
+    `layout`: the page of an exchange that it is part of, laid out for the process while it is under way.
+    """
 
     run: str
     process: str
@@ -23,6 +27,7 @@ class Order:
     what: str
     slice: str
     answer: asyncio.Future[Word] = field(repr=False)
+    layout: Layout | None = None
     n: int = 0
 
     def told(self) -> dict[str, Any]:
@@ -43,9 +48,11 @@ class Mailbox:
         self._queues: dict[str, deque[Order]] = {}
         self._newest: dict[str, int] = {}
 
-    def send(self, run: str, process: str, fence: int, what: str, name: str) -> Order:
+    def send(
+        self, run: str, process: str, fence: int, what: str, name: str, *, layout: Layout | None = None
+    ) -> Order:
         """Give a process a command. Its answer is a future; cancelling that withdraws the command."""
-        order = Order(run, process, fence, what, name, asyncio.get_running_loop().create_future())
+        order = Order(run, process, fence, what, name, asyncio.get_running_loop().create_future(), layout)
         order.answer.add_done_callback(lambda _: self._done(order))
         queue = self._queues.setdefault(process, deque())
         queue.append(order)
@@ -80,6 +87,8 @@ class Mailbox:
     def _begin(self, order: Order) -> None:
         order.n = max(order.fence, self._newest.get(order.process, 0) + 1)
         self._newest[order.process] = order.n
+        if order.layout:
+            order.layout.lay_out(order.process, order.n)
         self.post()
 
     def _done(self, order: Order) -> None:
@@ -88,6 +97,8 @@ class Mailbox:
             return
         was_first = queue[0] is order
         queue.remove(order)
+        if order.layout and order.n:
+            order.layout.take_away(order.process, order.n)
         if not queue:
             del self._queues[order.process]
         elif was_first:

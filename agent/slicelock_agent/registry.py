@@ -32,7 +32,8 @@ PERHAPS_ALIVE = frozenset({Presence.HERE, Presence.UNSEEN, Presence.DENIED})
 @dataclass(frozen=True, slots=True)
 class Hook:
     """What a process offers for some slices: `own` moves its state by itself and gets no commands; with a
-    `server` neither does it, since that is spoken to itself.
+    `server` neither does it, since that is spoken to itself. `overlaps`: it can change places with another
+    run block by block.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Hook:
     own: bool = False
     residue: int = 0
     server: Plan | None = None
+    overlaps: bool = False
 
     @property
     def commanded(self) -> bool:
@@ -195,6 +197,13 @@ class Registry:
         """Whether a process of the run offers to free this slice's devices, on command or by itself."""
         return any(one.offers(name) for one in self.processes(run))
 
+    def overlaps(self, run: str, name: str) -> bool:
+        """Whether each of its processes with something on this slice moves it by one hook that overlaps."""
+        offers = [hooks for one in self.processes(run) if (hooks := one.offers(name))]
+        return bool(offers) and all(
+            len(hooks) == 1 and hooks[0].overlaps and hooks[0].commanded for hooks in offers
+        )
+
     def residue(self, run: str, name: str) -> int:
         """Bytes that the run's hooks may leave behind on a device."""
         return sum(hook.residue for one in self.processes(run) for hook in one.offers(name))
@@ -339,6 +348,7 @@ def _hook(raw: Mapping[str, Any]) -> Hook:
         own=raw.get("self") is True,
         residue=max(0, whole_number(residue)),
         server=Plan.of(cast(Mapping[str, Any], server)) if isinstance(server, dict) else None,
+        overlaps=raw.get("overlaps") is True,
     )
 
 

@@ -16,6 +16,7 @@ from slicelock.errors import SlicelockError
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
 from slicelock_agent.eviction import Eviction, Outcome
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
 from slicelock_agent.reconcile import (
     ON_DEVICE,
@@ -272,23 +273,27 @@ class Switcher:
         return why
 
     async def _exchange(self, action: Action) -> None:
-        """Evict a run, and bring the wanted one back meanwhile if there is room for both."""
+        """Evict a run, and bring the wanted one back meanwhile: beside it, or into what it frees."""
         wanted = self.wanted
-        coming = arrival.possible(self.at, wanted) and wanted.run != action.run
-        back = arrival.Arrival(self.at, wanted.run, wanted.fence) if coming else None
+        other = wanted.run != action.run
+        beside = other and arrival.possible(self.at, wanted)
+        page = arrival.page(self.at, wanted, action.run) if other and not beside else None
+        back = arrival.Arrival(self.at, wanted.run, wanted.fence, page) if beside or page else None
         left = Outcome(False)
         try:
-            left = await self._evict(action.run)
+            left = await self._evict(action.run, page)
         finally:
             came = await back.end(cleared=left.free) if back else Outcome(True)
+            if page:
+                page.close()
         self._settle(Action(Step.RESTORE, wanted.run), came)
         if came.free:
             self._settle(action, left)
 
-    async def _evict(self, run: str) -> Outcome:
+    async def _evict(self, run: str, page: Layout | None) -> Outcome:
         ways = self.wanted.ways or self.at.ways
         empties = self.at.empties(self.wanted)
-        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties)
+        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties, layout=page)
         return await eviction.attempt(ways)
 
     async def _reload(self, run: str) -> Outcome:

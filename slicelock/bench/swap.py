@@ -16,7 +16,7 @@ from typing import Any
 from slicelock.bench.figures import Goal
 from slicelock.bench.swap_stage import Actor
 from slicelock.errors import ConfigurationError, SlicelockError
-from slicelock.hooks.exchange import Exchange
+from slicelock.exchange import Exchange
 from slicelock.host_memory import readable
 
 GIB = 1 << 30

@@ -9,8 +9,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast, runtime_checkable
+
+from slicelock.exchange_place import page_of
+from slicelock.identity import ProcessIdentity
 
 log = logging.getLogger("slicelock")
 
@@ -22,7 +26,11 @@ Answer = dict[str, Any]
 
 @runtime_checkable
 class Hook(Protocol):
-    """Any object with these methods, plain or coroutine functions; both may return the bytes they moved."""
+    """Any object with these methods, plain or coroutine functions; both may return the bytes they moved.
+
+    One with a true `overlaps` has plain ones that also take `exchange`: the path of the page over which it
+    changes places with another run, block by block.
+    """
 
     def offload(self) -> object:
         """Move the device state to host memory and free the device."""
@@ -49,6 +57,7 @@ class Offer:
             "slices": list(self.slices),
             "self": bool(getattr(self.hook, "moves_itself", False)),
             "residue": int(getattr(self.hook, "residue_bytes", 0)),
+            "overlaps": bool(getattr(self.hook, "overlaps", False)),
         }
 
 
@@ -104,7 +113,8 @@ class HookRunner:
 
     def _obey(self, command: Command) -> None:
         begun = time.monotonic()
-        moved, reason = self._run_hooks(command["what"], command["slice"])
+        page = page_of(str(ProcessIdentity.of()), int(command["n"]))
+        moved, reason = self._run_hooks(command["what"], command["slice"], page)
         self.answers[_key(command)] = {
             "n": command["n"],
             "what": command["what"],
@@ -117,13 +127,14 @@ class HookRunner:
         self._accepted.discard(_key(command))
         self._answered()
 
-    def _run_hooks(self, what: str, name: str) -> tuple[int, str]:
-        """Bytes moved, and why it failed, if it did."""
+    def _run_hooks(self, what: str, name: str, page: Path | None) -> tuple[int, str]:
+        """Bytes moved, and why it failed, if it did. `page`: over which it exchanges the device with another
+        run, if the agent has laid one out."""
         offers = [offer for offer in self.offers if not offer.slices or name in offer.slices]
         moved = 0
         for offer in offers if what == "offload" else reversed(offers):
             try:
-                moved += _run_one(offer, what)
+                moved += _run_one(offer, what, page)
             except BaseException as failure:
                 log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
                 return moved, f"{type(offer.hook).__name__}.{what}: {type(failure).__name__}: {failure}"
@@ -134,13 +145,15 @@ def _key(command: Command) -> tuple[str, str]:
     return str(command["n"]), str(command["what"])
 
 
-def _run_one(offer: Offer, what: str) -> int:
+def _run_one(offer: Offer, what: str, page: Path | None) -> int:
     settled = OFFLOADED if what == "offload" else LOADED
     if offer.state == settled:
         return 0
     offer.state = UNSURE
     method = getattr(offer.hook, what)
-    if inspect.iscoroutinefunction(method):
+    if page is not None and getattr(offer.hook, "overlaps", False):
+        result = method(exchange=page)
+    elif inspect.iscoroutinefunction(method):
         result = _on_loop(offer, method)
     else:
         result = method()

@@ -16,7 +16,7 @@ import pytest
 from slicelock.bench.swap import GIB, Pair
 from slicelock.bench.swap_stage import Actor
 from slicelock.errors import SlicelockError
-from slicelock.hooks.exchange import Exchange, Progress
+from slicelock.exchange import Exchange, Progress
 from tests.support.wait import wait_until
 
 SIZE = 3 * GIB

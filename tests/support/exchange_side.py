@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from slicelock.errors import SlicelockError
-from slicelock.hooks.exchange import ComingSide, Exchange, LeavingSide
+from slicelock.exchange import ComingSide, Exchange, LeavingSide
 
 PATIENCE_S = 5.0
 

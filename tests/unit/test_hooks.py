@@ -183,7 +183,7 @@ def test_self_offload_tells_agents_what_stays() -> None:
     hook = SelfOffload(residue_gib=2)
     assert isinstance(hook, Hook)
     assert Offer(hook, ("a",), None).described() == {
-        **{"name": "SelfOffload", "slices": ["a"], "self": True, "residue": 2 * 1024**3},
+        **{"name": "SelfOffload", "slices": ["a"], "self": True, "residue": 2 * 1024**3, "overlaps": False},
     }
 
 
@@ -194,5 +194,5 @@ def test_a_negative_residue_is_refused() -> None:
 
 def test_any_object_with_the_two_methods_is_a_hook() -> None:
     assert Offer(Recorder(), (), None).described() == {
-        **{"name": "Recorder", "slices": [], "self": False, "residue": 0},
+        **{"name": "Recorder", "slices": [], "self": False, "residue": 0, "overlaps": False},
     }

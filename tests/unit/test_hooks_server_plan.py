@@ -94,7 +94,7 @@ def test_it_is_a_hook_that_leaves_something_on_the_device() -> None:
     hook = Server(URL, residue_gib=3)
     assert isinstance(hook, Hook)
     assert Offer(hook, ("s",), None).described() == {
-        **{"name": "Server", "slices": ["s"], "self": False, "residue": 3 * 1024**3}
+        **{"name": "Server", "slices": ["s"], "self": False, "residue": 3 * 1024**3, "overlaps": False}
     }
 
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
+from slicelock_agent.exchanges import Layout
 from slicelock_agent.mailbox import Mailbox
 
 
@@ -59,7 +60,8 @@ class Served:
 class Subject:
     """What a verb is about: a run's state on the devices of a slice, under the fence of the present switch.
 
-    `image` names the saved bytes; it is empty when nothing has been saved yet from outside.
+    `image` names the saved bytes; it is empty when nothing has been saved yet from outside. `layout` is the
+    page over which the run exchanges the devices with another, block by block, if it does.
     """
 
     run: str
@@ -69,6 +71,7 @@ class Subject:
     image: str = ""
     targets: tuple[Target, ...] = ()
     servers: tuple[Served, ...] = ()
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)

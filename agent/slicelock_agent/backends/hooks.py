@@ -49,7 +49,9 @@ class HooksBackend:
 
     async def _command(self, subject: Subject, what: str, deadline: float) -> Report:
         orders = [
-            self._mailbox.send(subject.run, target.process, subject.fence, what, subject.slice)
+            self._mailbox.send(
+                subject.run, target.process, subject.fence, what, subject.slice, layout=subject.layout
+            )
             for target in subject.targets
         ]
         try:

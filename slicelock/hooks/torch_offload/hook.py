@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
-from slicelock.hooks.exchange import ComingSide, Exchange, LeavingSide
+from slicelock.exchange import ComingSide, Exchange, LeavingSide
 from slicelock.hooks.moved import Moved
 from slicelock.hooks.torch_offload.device import CudaMachine, Machine
 from slicelock.hooks.torch_offload.fleet import Fleet
@@ -147,7 +147,8 @@ class TorchOffload:
         sides: dict[int, LeavingSide] = {}
         try:
             for index, lanes, key in self._lanes(page):
-                sides[index] = lanes.leaving(key)
+                with suppress(ConfigurationError):  # another process of the run has the lane
+                    sides[index] = lanes.leaving(key)
             self._fleet.on_all(
                 self._places, lambda index, mover, places: self._leave(mover, places, sides.get(index))
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.errors import ConfigurationError, RestoreFailed
-from slicelock.hooks.exchange import Exchange, Phase
+from slicelock.exchange import Exchange, Phase
 from tests.support import exchange_side
 from tests.support.wait import wait_until
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slicelock.errors import RestoreFailed, SnapshotFailed
+from slicelock.exchange import Exchange, Phase
 from slicelock.hooks import TorchOffload
-from slicelock.hooks.exchange import Exchange, Phase
 from tests.support.torch_machine import HostMachine
 
 torch = pytest.importorskip("torch")
