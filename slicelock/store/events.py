@@ -17,8 +17,9 @@ from slicelock.errors import ConfigurationError
 from slicelock.events import GAP, Event
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import Endpoint, Link, pack
+from slicelock.store.connect import Link, pack
 from slicelock.store.failures import explain
+from slicelock.store.opening import Endpoint, opened
 
 BATCH = 1000
 REMEMBERED = 1000
@@ -144,14 +145,9 @@ class EventReader:
             raise
 
     def _open(self) -> Link:
-        link = self._endpoint.link()
-        try:
-            link.connect()
-        except (RedisError, OSError) as error:
-            link.disconnect()
-            raise explain(error, self._endpoint.place, sent=False) from None
-        self._link, self._seamless = link, False
-        return link
+        self._link, _ = opened(self._endpoint, self._timeout, primary=False)
+        self._seamless = False
+        return self._link
 
 
 def _answer(link: Link, patience: float) -> Any:

@@ -20,6 +20,8 @@ from slicelock.errors import ConfigurationError, SlicelockError, StoreError, Sto
 
 # The server has refused the call for reasons that pass; nothing was done.
 PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+# What only another setting of the database helps against.
+DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allowed")
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
 
@@ -30,7 +32,9 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     text = str(error).strip().rstrip(".") or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
-    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)) or text.startswith(
+        DATABASE
+    ):
         return _refused(error, text, place)
     if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING):
         return StoreUnavailable(f"Redis at {place} cannot serve at the moment: {text}.")
@@ -46,6 +50,11 @@ def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
         return ConfigurationError(
             f"Redis at {place} does not give this user the rights that slicelock needs: {text}.",
             advice="Allow it scripts, pub/sub, and the keys and channels that begin with slicelock:.",
+        )
+    if text.startswith(DATABASE):
+        return ConfigurationError(
+            f"Redis at {place} has no such database: {text}.",
+            advice="Correct the number at the end of SLICELOCK_REDIS_URL, usually 0.",
         )
     return ConfigurationError(
         f"Redis at {place} refuses the user or the password: {text}.",

@@ -29,7 +29,7 @@ class Line:
     """
 
     def __init__(self, link: Link, timeout: float) -> None:
-        self._socket = socket_of(link)
+        self._link, self._socket = link, socket_of(link)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
             replyError=cast(Any, link)._parser.parse_error,
@@ -50,6 +50,10 @@ class Line:
     def fileno(self) -> int:
         """The descriptor, to wait on it together with other things."""
         return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.disconnect()
 
     def send(self, call: bytes) -> None:
         """Send a whole call; OSError or RedisError when that is not possible in time."""

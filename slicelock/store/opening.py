@@ -1,28 +1,100 @@
-"""Opening a connection in an event loop: whole, or not at all."""
+"""Opening a connection to the primary: found, connected, and looked at; whole, or not at all."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from slicelock.store.connect import AsyncLink, Endpoint, check_server
+from slicelock.settings import StoreSettings
+from slicelock.store.address import Address, target_of
+from slicelock.store.connect import AsyncLink, Dialer, Link, pack
 from slicelock.store.failures import explain
+from slicelock.store.sentinel import Route, route_to
+from slicelock.store.server import GREETING, Server
+
+PRIMARY_S = 2.0  # for a primary that Sentinels have named: if it hangs, they may soon name another
 
 
-async def opened(
-    endpoint: Endpoint, patience: float, greet: Callable[[AsyncLink], Awaitable[None]] | None = None
-) -> AsyncLink:
-    """A new connection on which `greet` has run, both within `patience` seconds.
+class Endpoint:
+    """Where a pool's Redis is. `place` names it, without credentials; with Sentinels, the last one found."""
 
-    SlicelockError says why not. Whatever ends it early, nothing stays open.
+    def __init__(self, settings: StoreSettings, name: str) -> None:
+        target = target_of(settings)
+        self.dialer = Dialer(target.options, tls=target.tls, name=name, timeout=settings.store_timeout)
+        self.route: Route | None = route_to(target) if target.sentinels else None
+        self.place = target.place
+
+    def find(self, patience: float) -> Address | None:
+        """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
+        if self.route is None:
+            return None
+        address = self.route.primary(patience)
+        self.place = f"{address[0]}:{address[1]} ({self.route.service})"
+        return address
+
+    async def find_async(self, patience: float) -> Address | None:
+        """As `find`, without holding up the event loop."""
+        return None if self.route is None else await asyncio.to_thread(self.find, patience)
+
+    def limit(self, patience: float) -> float:
+        """How long to wait for a server to be connected and to say what it is."""
+        return patience if self.route is None else min(patience, PRIMARY_S)
+
+    def note(self, connection: object, server: Server | None = None) -> None:
+        """With Sentinels, a connection is cut when they name another primary."""
+        if self.route is not None:
+            self.route.note(connection, server.run_id if server else "")
+
+    def checked(self, answers: list[Any], *, primary: bool) -> Server:
+        """The server, by its answers; SlicelockError when it cannot be used."""
+        server = Server.of(*answers)
+        server.check(self.place)
+        if primary:
+            server.check_primary(self.place)
+        return server
+
+
+def opened(endpoint: Endpoint, patience: float, *, primary: bool = True) -> tuple[Link, Server]:
+    """A new connection, and the server it leads to, within about `patience` seconds.
+
+    SlicelockError says why not; a replica is refused if `primary`. Nothing stays open after a failure.
     """
-    link = endpoint.async_link()
+    until = time.monotonic() + patience
+    link = endpoint.dialer.link(endpoint.find(patience))
+    endpoint.note(link)
+    limit = endpoint.limit(max(until - time.monotonic(), 0.01))
+    link.socket_timeout = link.socket_connect_timeout = limit
     try:
-        async with asyncio.timeout(patience):
+        link.connect()
+        link.send_packed_command([pack(words)[0] for words in GREETING])
+        server = endpoint.checked([_answer(link) for _ in GREETING], primary=primary)
+    except (RedisError, OSError) as error:
+        link.disconnect()
+        raise explain(error, endpoint.place, sent=False) from None
+    except BaseException:
+        link.disconnect()
+        raise
+    endpoint.note(link, server)
+    return link, server
+
+
+async def opened_async(
+    endpoint: Endpoint, patience: float, greet: Callable[[AsyncLink], Awaitable[None]] | None = None
+) -> tuple[AsyncLink, Server]:
+    """As `opened`, for the running event loop; `greet` is run on the connection within the same time."""
+    until = time.monotonic() + patience
+    link = endpoint.dialer.async_link(await endpoint.find_async(patience))
+    endpoint.note(link)
+    try:
+        async with asyncio.timeout(endpoint.limit(until - time.monotonic())):
             await link.connect()
+            await link.send_packed_command([pack(words)[0] for words in GREETING])
+            server = endpoint.checked([await _async_answer(link) for _ in GREETING], primary=True)
             if greet is not None:
                 await greet(link)
     except (RedisError, OSError) as error:
@@ -31,11 +103,18 @@ async def opened(
     except BaseException:
         await link.disconnect(nowait=True)
         raise
-    return link
+    endpoint.note(link, server)
+    return link, server
 
 
-async def ask_version(link: AsyncLink, place: str) -> None:
-    """ConfigurationError when the server is too old."""
-    await link.send_command("INFO", "server")
-    with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
-        check_server(await link.read_response(), place)
+def _answer(link: Link) -> Any:
+    """The next answer; None where the server hides it, or has no such command."""
+    with contextlib.suppress(ResponseError):
+        return link.read_response()
+    return None
+
+
+async def _async_answer(link: AsyncLink) -> Any:
+    with contextlib.suppress(ResponseError):
+        return await link.read_response()
+    return None

@@ -11,8 +11,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import Endpoint, Link, check_server
+from slicelock.store.connect import Link
 from slicelock.store.failures import explain
+from slicelock.store.opening import Endpoint, opened
 
 # What scripts, clients and agents call; each line leaves nothing behind. K is a key, C a channel of the pool.
 TRIALS: tuple[tuple[str, ...], ...] = (
@@ -52,9 +53,8 @@ class ServerFacts:
 def probe(settings: StoreSettings) -> ServerFacts:
     """Look at the server. StoreUnavailable: it is not reached; ConfigurationError: it refuses the user."""
     endpoint = Endpoint(settings, "doctor")
-    link = endpoint.link()
+    link, _ = opened(endpoint, settings.store_timeout, primary=False)
     try:
-        link.connect()
         return _facts(link, endpoint.place, Keys(settings.pool))
     except (RedisError, OSError) as error:
         raise explain(error, endpoint.place, sent=False) from None
@@ -64,7 +64,6 @@ def probe(settings: StoreSettings) -> ServerFacts:
 
 def _facts(link: Link, place: str, keys: Keys) -> ServerFacts:
     info = _info(link)
-    check_server(_ask(link, "INFO", "server"), place)
     begun = time.monotonic()
     now = _ask(link, "TIME")
     round_trip = time.monotonic() - begun

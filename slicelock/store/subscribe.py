@@ -18,11 +18,11 @@ from redis.exceptions import RedisError
 
 from slicelock.errors import StoreError, StoreTimeout
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, Endpoint, pack
+from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
 from slicelock.store.hints import REBUILT_HINT, Hint
 from slicelock.store.line import Line
-from slicelock.store.opening import opened
+from slicelock.store.opening import Endpoint, opened, opened_async
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -78,7 +78,6 @@ class Subscription:
     ) -> None:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
         self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
-        self._link = self._endpoint.link()
         self._line: Line | None = None  # while it is open
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -90,23 +89,22 @@ class Subscription:
     def open(self, patience: float | None = None) -> None:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         self.drop()
-        link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
-        link.socket_timeout = link.socket_connect_timeout = limit
+        limit = self._timeout if patience is None else min(patience, self._timeout)
+        link, _ = opened(self._endpoint, limit)
+        line = Line(link, limit)
         try:
-            link.connect()
-            line = Line(link, limit)
             line.send(pack(("SUBSCRIBE", *self._channels))[0])
             confirmed = 0
             while confirmed < len(self._channels):
                 confirmed += _confirms(line.receive())
             line.limit(0.0)
-            self._line = line
         except (RedisError, OSError) as error:
-            self.drop()
+            line.close()
             raise explain(error, self._endpoint.place, sent=False) from None
         except BaseException:
-            self.drop()
+            line.close()
             raise
+        self._line = line
         self._silence.heard()
 
     def listen(self, seconds: float) -> list[Hint]:
@@ -129,8 +127,9 @@ class Subscription:
 
     def drop(self) -> None:
         """Close the connection."""
-        self._line = None
-        self._link.disconnect()
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
 
     def close(self) -> None:
         """Close everything; for good."""
@@ -187,7 +186,7 @@ class AsyncSubscription:
     async def open(self) -> None:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         await self.aclose()
-        self._link = await opened(self._endpoint, self._timeout, self._subscribe)
+        self._link, _ = await opened_async(self._endpoint, self._timeout, self._subscribe)
         self._silence.heard()
 
     async def _subscribe(self, link: AsyncLink) -> None:

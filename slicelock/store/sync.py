@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from pathlib import Path
@@ -16,9 +15,10 @@ from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
-from slicelock.store.connect import Endpoint, check_server, pack, socket_of
+from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.line import Line
+from slicelock.store.opening import Endpoint, opened
 
 T = TypeVar("T")
 
@@ -43,9 +43,8 @@ class Store:
         self._timeout = settings.store_timeout
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
-        self._link = self._endpoint.link()
         self._line: Line | None = None  # while it is open
-        self._checked = self._closed = False
+        self._closed = False
         self._lock = threading.Lock()
 
     def run(self, command: Command[R], patience: float | None = None) -> R:
@@ -146,29 +145,11 @@ class Store:
     def _connect(self, patience: float | None) -> Line:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
-        link, limit = self._link, self._timeout if patience is None else min(patience, self._timeout)
-        link.socket_timeout = link.socket_connect_timeout = limit
-        try:
-            link.connect()
-            socket_of(link).settimeout(self._timeout)
-            self._check()
-            self._line = line = Line(link, self._timeout)
-        except (RedisError, OSError) as error:
-            self._drop()
-            raise explain(error, self._endpoint.place, sent=False) from None
-        except BaseException:
-            self._drop()
-            raise
+        link, _ = opened(self._endpoint, self._timeout if patience is None else min(patience, self._timeout))
+        self._line = line = Line(link, self._timeout)
         return line
 
-    def _check(self) -> None:
-        if self._checked:
-            return
-        self._link.send_command("INFO", "server")
-        with contextlib.suppress(ResponseError):  # a server that hides its version, or has no INFO
-            check_server(self._link.read_response(), self._endpoint.place)
-        self._checked = True
-
     def _drop(self) -> None:
-        self._line = None
-        self._link.disconnect()
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()

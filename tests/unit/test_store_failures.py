@@ -1,4 +1,4 @@
-"""What Redis's errors become; connections that the settings do not allow."""
+"""What Redis's errors become; servers that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import pytest
 from redis import exceptions as redis_errors
 
 from slicelock import errors
-from slicelock.settings import StoreSettings
-from slicelock.store.connect import Endpoint, check_server
 from slicelock.store.failures import explain
-
-
-def endpoint(url: str) -> Endpoint:
-    return Endpoint(StoreSettings(redis_url=url), "test")  # type: ignore[arg-type]
+from slicelock.store.server import Server
 
 
 @pytest.mark.parametrize(
@@ -42,41 +37,46 @@ def test_a_call_that_was_sent_is_undecided() -> None:
     assert isinstance(explain(redis_errors.TimeoutError("slow"), "x", sent=True), errors.StoreTimeout)
 
 
-@pytest.mark.parametrize("url", ["http://localhost", "localhost:6379", "redis://h/0?db=x"])
-def test_a_url_of_another_kind_is_refused(url: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match="SLICELOCK_REDIS_URL"):
-        endpoint(url)
-
-
-@pytest.mark.parametrize("option", ["socket_timeout=1", "protocol=3", "retry_on_timeout=yes", "foo=1"])
-def test_options_that_slicelock_sets_itself_are_refused(option: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=option.split("=", maxsplit=1)[0]):
-        endpoint(f"redis://h/0?{option}")
-
-
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [
-        ("redis://user:secret@db.example:7000/3", "db.example:7000"),
-        ("rediss://:secret@db.example", "db.example:6379"),
-        ("unix:///run/redis.sock?password=secret", "/run/redis.sock"),
-    ],
-)
-def test_a_place_is_named_without_credentials(url: str, place: str) -> None:
-    assert endpoint(url).place == place
-
-
-def test_tls_is_used_when_the_url_says_so() -> None:
-    assert endpoint("rediss://h").tls
-    assert not endpoint("redis://h").tls
+@pytest.mark.parametrize("text", ["DB index is out of range", "invalid DB index"])
+def test_a_database_that_the_server_lacks_is_a_wrong_setting(text: str) -> None:
+    explained = explain(redis_errors.ResponseError(text), "x", sent=False)
+    assert isinstance(explained, errors.ConfigurationError)
+    assert "SLICELOCK_REDIS_URL" in str(explained)
 
 
 @pytest.mark.parametrize("version", ["2.8.24", "5.0.14", "6.0.16"])
 def test_a_server_that_is_too_old_is_refused(version: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"version {version}"):
-        check_server(f"# Server\r\nredis_version:{version}\r\n".encode(), "h:1")
+        Server.of(f"# Server\r\nredis_version:{version}\r\n".encode()).check("h:1")
 
 
 @pytest.mark.parametrize("info", [b"redis_version:7.0.15", b"redis_version:6.2.0", b"", b"nothing", None])
 def test_other_servers_are_not(info: object) -> None:
-    check_server(info, "h:1")
+    Server.of(info).check("h:1")
+
+
+@pytest.mark.parametrize(
+    ("info", "match"),
+    [
+        (b"redis_mode:sentinel", r"Sentinel, not Redis.*redis\+sentinel://"),
+        (b"server_mode:sentinel", r"Sentinel, not Redis.*redis\+sentinel://"),
+        (b"redis_mode:cluster", "Redis Cluster, which slicelock does not support.*Sentinel"),
+        (b"server_mode:cluster", "Redis Cluster, which slicelock does not support.*Sentinel"),
+    ],
+)
+def test_a_server_of_another_kind_is_refused(info: bytes, match: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=match):
+        Server.of(info).check("h:1")
+
+
+def test_a_replica_is_no_primary() -> None:
+    replica = Server.of(b"redis_version:7.0.15\r\nrun_id:abc", b"role:slave\r\nconnected_slaves:0")
+    replica.check("h:1")
+    with pytest.raises(errors.StoreUnavailable, match="h:1 is a replica"):
+        replica.check_primary("h:1")
+
+
+def test_a_primary_says_who_it_is_and_who_follows_it() -> None:
+    primary = Server.of(b"run_id:abc", b"role:master\r\nconnected_slaves:2")
+    primary.check_primary("h:1")
+    assert (primary.run_id, primary.replicas) == ("abc", 2)

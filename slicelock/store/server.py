@@ -1,0 +1,64 @@
+"""What a server says of itself when a connection is opened, and whether slicelock can use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicelock.errors import ConfigurationError, StoreUnavailable
+
+OLDEST_SERVER = (6, 2)  # older ones replicate scripts, not their effects, or lack what the scripts use
+GREETING = (("INFO", "server"), ("INFO", "replication"))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server, as it was when the connection was opened; what it hides is empty."""
+
+    run_id: str = ""
+    version: str = ""
+    mode: str = ""
+    role: str = ""
+    replicas: int = 0
+
+    @classmethod
+    def of(cls, *answers: object) -> Server:
+        """Read the answers to `GREETING`."""
+        texts = [one.decode("utf-8", "replace") for one in answers if isinstance(one, bytes)]
+        lines = (line.split(":", 1) for text in texts for line in text.splitlines() if ":" in line)
+        facts = {name: value.strip() for name, value in lines}
+        replicas = facts.get("connected_slaves", "")
+        return cls(
+            facts.get("run_id", ""),
+            facts.get("redis_version", ""),
+            facts.get("redis_mode") or facts.get("server_mode", ""),
+            facts.get("role", ""),
+            int(replicas) if replicas.isdigit() else 0,
+        )
+
+    def check(self, place: str) -> None:
+        """Refuse a server that cannot run the scripts at all."""
+        numbers = tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit())
+        if numbers and numbers < OLDEST_SERVER:
+            oldest = ".".join(map(str, OLDEST_SERVER))
+            raise ConfigurationError(
+                f"Redis at {place} has version {self.version}, which is too old for slicelock.",
+                advice=f"Use Redis {oldest} or newer, or Valkey.",
+            )
+        if self.mode == "sentinel":
+            raise ConfigurationError(
+                f"The server at {place} is a Sentinel, not Redis.",
+                advice="Use redis+sentinel://host:port,host:port,host:port/name/db with all Sentinels.",
+            )
+        if self.mode == "cluster":
+            raise ConfigurationError(
+                f"Redis at {place} is a node of a Redis Cluster, which slicelock does not support.",
+                advice="Use one Redis or Valkey with cluster-enabled no; Sentinel for failover.",
+            )
+
+    def check_primary(self, place: str) -> None:
+        """StoreUnavailable for a replica: it takes no decisions, and hears messages only second-hand."""
+        if self.role == "slave":
+            raise StoreUnavailable(
+                f"Redis at {place} is a replica, not the primary.",
+                advice="Point SLICELOCK_REDIS_URL to the primary, or name its Sentinels there.",
+            )
