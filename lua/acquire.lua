@@ -55,7 +55,7 @@ if r.state == 'queued' and ARGV[14] == '1' then
   return reply({ 'BUSY', 'reason', waiting[7] })
 end
 if r.state == 'queued' and was == 'gathering' then
-  request_event('queued', r)
+  request_event('queued', r, 'waited_ms', num(raw - r.asked), 'priority', r.priority)
   rules.call_for(r)
 end
 local has_part = r.state ~= 'ended' and not rules.has_yielded(r, member)

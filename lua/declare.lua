@@ -47,7 +47,7 @@ for _, node in ipairs(names) do
   redis.call('SADD', key('nodes'), node)
   if not record('node', node).beat_ms then due('node|' .. node, pool + 10000) end
 end
-event('declared', 'slice', s)
+event('declared', 'slice', s, 'nodes', changes.nodes or nil)
 if #names > 0 then rules.unsettle(s) end
 rules.touch_all()
 return reply({ 'OK' })

@@ -194,8 +194,9 @@ class Beat(Command[BeatReply]):
     moved, seconds} (both optional, for people)}} (run, lane, k and fence of the last admitted run if it
     is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing
     is under way), `results` [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason,
-    run, moved, bytes, seconds}], `exits` [{run, process}], `commands` [{run, process, n, what:
-    offload|reload, slice}], `known` {run: rev}."""
+    run, moved, bytes, seconds, steps [{step, run, way, bytes, seconds}], busy (percent)}] (the last two
+    optional, for people), `exits` [{run, process}], `commands` [{run, process, n, what: offload|reload,
+    slice}], `known` {run: rev}."""
 
     script: ClassVar[str] = "beat"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")

@@ -7,7 +7,6 @@ function rules.release(s, id, why)
   if S.nodes then redis.call('DEL', key('ready', s)) end
   if why then rules.tell_nodes(s, 'revoke ') end
 end
-
 local function leave(id, r, outcome)
   if r.state == 'queued' then rules.dequeue(id, r) end
   if r.state == 'gathering' then redis.call('SREM', key('gathering'), id) end
@@ -26,5 +25,6 @@ function rules.finish(id, outcome, reason)
   write('run', r.run, { open = without((record('run', r.run) or {}).open, id) })
   remember_for('request', id, REMEMBER)
   if outcome ~= 'yielded' then hint('run:' .. r.run, 'lost ' .. id) end
-  request_event('ended', r, 'outcome', outcome, 'reason', reason, 'held_ms', r.held and num(raw - r.held))
+  request_event('ended', r, 'outcome', outcome, 'reason', reason, r.held and 'held_ms' or 'waited_ms',
+    num(raw - (r.held or r.asked)))
 end

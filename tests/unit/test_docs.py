@@ -155,15 +155,48 @@ def test_every_error_is_in_the_reference() -> None:
     assert re.findall(r"^\| `(\d)` \|", text, re.MULTILINE) == [str(int(code)) for code in sorted(ExitCode)]
 
 
-def test_every_event_is_in_the_reference() -> None:
-    text = docs.text_of(ROOT / "docs/reference/events.md")
-    written: set[str] = set()
+CALL = re.compile(r"\b(request_)?event(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))")
+OF_REQUESTS = {"run", "job", "lane", "k", "phase", "slices"}
+
+
+def arguments(text: str) -> Iterator[str]:
+    """The arguments of a call, split at the commas between them."""
+    depth, part = 0, ""
+    for sign in text[1:-1]:
+        depth += (sign in "({") - (sign in ")}")
+        if sign == "," and not depth:
+            yield part.strip()
+            part = ""
+        else:
+            part += sign
+    yield part.strip()
+
+
+def events_of_the_scripts() -> dict[str, set[str]]:
+    """Every type of event that a script writes, with the fields that it may have."""
+    found: dict[str, set[str]] = {}
     for script in lua_root().rglob("*.lua"):
-        for argument in re.findall(
-            r"\bevent\(([^,{]+),", script.read_text(encoding="utf-8").replace("request_event", "event")
-        ):
-            written |= set(re.findall(r"'([a-z_]+)'", argument))
-    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == written
+        for of_request, call in CALL.findall(script.read_text(encoding="utf-8")):
+            kinds, *facts = arguments(call)
+            names = facts[1::2] if of_request else facts[::2]
+            for kind in re.findall(r"(?:^|\band |\bor )'(\w+)'", kinds):
+                found.setdefault(kind, set()).update(re.findall(r"'(\w+)'", " ".join(names)))
+    return found
+
+
+def test_every_event_and_field_is_in_the_reference() -> None:
+    text = docs.text_of(ROOT / "docs/reference/events.md")
+    types, fields = text.split("| field | form |")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (.*)\|$", types, re.MULTILINE)
+    values = {"silent", "evict", "fence", "drain"}  # of the field `kind`, told in its cell
+    told = {kind: set(re.findall(r"`(\w+)`", further)) for kind, further in rows}
+    told["blocked"] -= values
+    written = events_of_the_scripts()
+    assert written["queued"] == {"waited_ms", "priority"}, "the scripts are not read right"
+    written["healed"] -= {"kind", "reason"}  # one call writes both types, and these are nil then
+    assert told == written
+    explained = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", fields, re.MULTILINE))))
+    assert explained == set().union(*written.values(), OF_REQUESTS, {"type", "t"})
     assert all(f"*{outcome}*" in text for outcome in states.RequestOutcome)
 
 
