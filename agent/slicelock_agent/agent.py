@@ -14,7 +14,7 @@ from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription
-from slicelock_agent import backends, exchanges
+from slicelock_agent import backends, clocked, exchanges
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
@@ -139,16 +139,18 @@ class Agent:
         for name, devices in self._slices.items():
             await self._take(name, kinds[name], journal)
             page = journal.page(name)
+            steps = clocked.Steps()
             station = Station(
                 name,
                 devices,
                 page,
-                kinds[name],
-                made["hooks"],
+                clocked.outside(kinds[name], steps),
+                clocked.hooks(made["hooks"], steps, partial(kinds[name].used, devices)),
                 registry,
                 budget,
                 settings,
                 partial(self._elsewhere, name),
+                steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
 
@@ -217,7 +219,7 @@ class Agent:
             for switcher in self._pulse.switchers.values():
                 at = switcher.at
                 with contextlib.suppress(SlicelockError, OSError):
-                    switcher.devices = await asyncio.to_thread(at.accelerator.facts, at.devices)
+                    switcher.saw(await asyncio.to_thread(at.accelerator.facts, at.devices))
             await asyncio.sleep(LOOK_S)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, Served, Subject, Target
+from slicelock_agent.clocked import Steps
 from slicelock_agent.journal import Page
 from slicelock_agent.processes import Presence
 from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted
@@ -34,6 +35,8 @@ class Station:
     settings: AgentSettings
     elsewhere: Callable[[str], str] = lambda run: ""
     """The other slice of this node on which a run has a turn; empty when there is none."""
+    steps: Steps = field(default_factory=Steps)
+    """What the backends have done in the present switch."""
 
     @property
     def ways(self) -> tuple[str, ...]:

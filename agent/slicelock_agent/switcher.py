@@ -8,13 +8,14 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from slicelock.errors import SlicelockError
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
+from slicelock_agent.clocked import Busy
 from slicelock_agent.eviction import Eviction, Outcome
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
@@ -55,9 +56,13 @@ class Result:
     moved: bool = False
     bytes: int = 0
     seconds: float = 0.0
+    steps: Sequence[Mapping[str, Any]] = ()
+    busy: float | None = None
 
     def told(self) -> dict[str, Any]:
-        facts = {name: getattr(self, name) for name in self.__slots__}
+        facts = {
+            name: getattr(self, name) for name in self.__slots__ if getattr(self, name) not in (None, ())
+        }
         return {**facts, "seconds": round(self.seconds, 6)}
 
 
@@ -72,6 +77,7 @@ class Switcher:
         self._moved, self._bytes, self._begun = False, 0, 0.0
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
+        self._busy = Busy()
         self._at_work, self._progress = REST, cast(Progress | None, None)
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
         self._reloads: Counter[str] = Counter()
@@ -113,11 +119,17 @@ class Switcher:
     def _turn_to(self, wanted: Wanted) -> None:
         if wanted.turn != self.wanted.turn:
             self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
+            self.at.steps.clear()
         self.wanted = wanted
 
     def look(self) -> None:
         """Something has changed beside what is wanted: a process has ended, or may be seen now."""
         self._look.set()
+
+    def saw(self, devices: dict[str, Any]) -> None:
+        """Take what was read of the devices."""
+        self.devices = devices
+        self._busy.saw(devices)
 
     def shown(self) -> dict[str, Any]:
         """What a beat reports of this slice."""
@@ -344,7 +356,8 @@ class Switcher:
             return  # the request has ended, or the slice settles and it will be asked for again
         seconds = time.monotonic() - self._begun
         facts = (self.at.name, self.wanted.fence, outcome, run, what, reason)
-        self._said = Result(*facts, self._moved, self._bytes, seconds)
+        steps = tuple(self.at.steps.told())
+        self._said = Result(*facts, self._moved, self._bytes, seconds, steps, self._busy.taken())
         self._tell(self._said)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:

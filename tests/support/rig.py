@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slicelock_agent import clocked
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Backend, BackendContext, Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
@@ -138,15 +139,17 @@ class Rig:
         self.registry = self.kind_of_registry(self.book)
         self.results: list[Result] = []
         hooks: Backend = self.hooks
+        steps = clocked.Steps()
         station = Station(
             "s",
             self.devices,
             self.book.page("s"),
-            self.accelerator,
-            hooks,
+            clocked.outside(self.accelerator, steps),
+            clocked.hooks(hooks, steps, lambda: self.accelerator.used(self.devices)),
             self.registry,
             self.budget,
             settings,
+            steps=steps,
         )
         self.switcher = Switcher(station, self.results.append, lambda: None)
         self.task = asyncio.create_task(self.switcher.run())
