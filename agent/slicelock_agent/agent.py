@@ -13,7 +13,7 @@ from slicelock.errors import BackendUnavailable, SlicelockError, StoreTimeout, S
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.settings import AgentSettings
-from slicelock.store import DirectStore, DirectSubscription
+from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
 from slicelock_agent import backends, clocked, exchanges
 from slicelock_agent.admission import HostBudget
 from slicelock_agent.advocate import Advocate
@@ -48,11 +48,12 @@ class Agent:
         self._new = not self._path.exists()
         settings.url()  # the one setting that has no default
         self._store = DirectStore(settings, name=f"agent-{settings.node}")
+        self._watch = PrimaryWatch(settings, lambda: None)  # what is cut is opened again without being told
         self._mailbox = Mailbox()
         self._registry: Registry | None = None
         self._locks = DeviceLocks()
         self._tasks: list[asyncio.Task[None]] = []
-        self._undo: list[Callable[[], object]] = [self._store.close, self._locks.close]
+        self._undo: list[Callable[[], object]] = [self._store.close, self._watch.close, self._locks.close]
 
     @property
     def summary(self) -> str:
@@ -69,6 +70,7 @@ class Agent:
         self._prepare()
         exchanges.tidy()
         await self._reach()
+        self._watch.start()
         for name in self._slices:
             await self._declarer.check(name)
         await self._build()

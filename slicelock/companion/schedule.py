@@ -58,5 +58,11 @@ class Schedule:
         if not self.beat.failures:
             self.beat_at = min(self.beat_at, max(now, self.last_beat + HURRY_S))
 
+    def begin_anew(self) -> None:
+        """Redis can be reached again, as far as is known: try everything now."""
+        for retry in (self.beat, self.listen, self.deliver):
+            retry.at = -math.inf
+        self.beat_at = -math.inf
+
     def beat_due(self, now: float) -> bool:
         return now >= self.beat_at

@@ -17,7 +17,7 @@ from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.settings import Settings
-from slicelock.store import Hint, Store, Subscription
+from slicelock.store import Hint, PrimaryWatch, Store, Subscription
 
 log = logging.getLogger("slicelock")
 
@@ -37,9 +37,10 @@ class Companion:
         self._store, self._timeout = store, settings.store_timeout
         keys = Keys(settings.pool)
         self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
+        self._watch = PrimaryWatch(settings, self._switch)
         self._schedule = Schedule(settings.renew)
         self._thread: threading.Thread | None = None
-        self._stopped = self._hurried = False
+        self._stopped = self._hurried = self._switched = False
         self._started: object = None
         self._epoch = 0
 
@@ -64,10 +65,16 @@ class Companion:
                 target=self._run, args=(token,), name="slicelock-companion", daemon=True
             )
             self._thread.start()
+        self._watch.start()
 
     def hurry(self) -> None:
         """Send a heartbeat now."""
         self._hurried = True
+        self._subscription.wake()
+
+    def _switch(self) -> None:
+        """Another primary was found: everything that has failed is tried again now."""
+        self._switched = True
         self._subscription.wake()
 
     def wake(self) -> None:
@@ -77,6 +84,7 @@ class Companion:
     def stop(self) -> None:
         """End the threads and close the connections; hooks that run are waited for, but not for long."""
         self._stopped = True
+        self._watch.close()
         self._subscription.wake()
         for thread in (self._thread, self.hooks.stop()):
             if thread is not None and thread is not threading.current_thread():
@@ -99,6 +107,9 @@ class Companion:
         Turns that were dropped are found here rather than by a callback of their weak reference: Python loses
         an interrupt that hits such a callback.
         """
+        if self._switched:
+            self._switched = False
+            self._schedule.begin_anew()
         end_dropped(self.ledger)
         self._expire()
         self._listen_again()

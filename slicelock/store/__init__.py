@@ -6,6 +6,7 @@ from slicelock.store.events import EventReader
 from slicelock.store.hints import REBUILT, Hint
 from slicelock.store.subscribe import AsyncSubscription, Subscription
 from slicelock.store.sync import Inbox, Store
+from slicelock.store.watch import PrimaryWatch
 
 __all__ = [
     "REBUILT",
@@ -17,6 +18,7 @@ __all__ = [
     "EventReader",
     "Hint",
     "Inbox",
+    "PrimaryWatch",
     "Store",
     "Subscription",
 ]

@@ -28,12 +28,13 @@ class Endpoint:
         self.dialer = Dialer(target.options, tls=target.tls, name=name, timeout=settings.store_timeout)
         self.route: Route | None = route_to(target) if target.sentinels else None
         self.place = target.place
+        self.address: Address | None = None
 
     def find(self, patience: float) -> Address | None:
         """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
         if self.route is None:
             return None
-        address = self.route.primary(patience)
+        address = self.address = self.route.primary(patience)
         self.place = f"{address[0]}:{address[1]} ({self.route.service})"
         return address
 
@@ -47,8 +48,8 @@ class Endpoint:
 
     def note(self, connection: object, server: Server | None = None) -> None:
         """With Sentinels, a connection is cut when they name another primary."""
-        if self.route is not None:
-            self.route.note(connection, server.run_id if server else "")
+        if self.route is not None and self.address is not None:
+            self.route.note(connection, server.run_id if server else self.address)
 
     def checked(self, answers: list[Any], *, primary: bool) -> Server:
         """The server, by its answers; SlicelockError when it cannot be used."""

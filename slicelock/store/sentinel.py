@@ -37,7 +37,7 @@ class Route:
         )
         self._sentinels = list(target.sentinels)
         random.shuffle(self._sentinels)  # so that many processes do not all ask the same one first
-        self._open: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+        self._open: WeakKeyDictionary[object, Address | str] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------ asking
@@ -122,18 +122,18 @@ class Route:
 
     # ------------------------------------------------------------ connections
 
-    def note(self, connection: object, run_id: str = "") -> None:
-        """Remember a connection and which server it leads to; `run_id` is empty while it is being opened."""
+    def note(self, connection: object, where: Address | str) -> None:
+        """Remember where a connection leads: to an address while it is opened, then to a server's run id."""
         with self._lock:
-            self._open[connection] = run_id
+            self._open[connection] = where
 
-    def cut_others(self, run_id: str) -> int:
-        """Cut all connections that lead to another server than the primary with this run id; how many.
+    def cut_others(self, address: Address, run_id: str) -> int:
+        """Cut all connections that lead elsewhere than to this primary; how many.
 
         Whoever uses one sees that it is lost and opens another. Safe from any thread.
         """
         with self._lock:
-            others = [one for one, other in self._open.items() if other != run_id]
+            others = [one for one, where in self._open.items() if where not in (address, run_id)]
             for one in others:
                 del self._open[one]
         return sum(_cut(one) for one in others)

@@ -1,0 +1,214 @@
+"""Watches the Sentinels, so that a process leaves an old primary at once and not when a call fails.
+
+One thread listens to two of them and asks both once a second. Whatever they say is only a reason to look:
+the primary on which most Sentinels agree is connected to, and its run id tells whether it is another server.
+Then every connection of this process to any other server is cut, command connections and subscriptions alike,
+and whoever used them opens new ones. A hung primary breaks no connection by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from slicelock.errors import SlicelockError
+from slicelock.settings import StoreSettings
+from slicelock.store.address import Address
+from slicelock.store.connect import Link, socket_of
+from slicelock.store.opening import Endpoint, opened
+from slicelock.store.sentinel import ASK_S, Route, address_in
+
+log = logging.getLogger("slicelock")
+
+LISTENED = 2  # one may be cut off together with the old primary
+ASK_AGAIN_S = 1.0
+SILENT_S = 3.0
+LOOK_S = 2.0
+RETRY_S = (0.1, 1.0)  # first and longest pause after a look that found no primary
+RESTART_S = 0.5
+STOP_S = 2.0
+SWITCHED = "+switch-master"
+
+
+class _Ear:
+    """A connection to one Sentinel. Its answers and messages alike are only compared with what is known."""
+
+    def __init__(self, route: Route, sentinel: Address) -> None:
+        self.sentinel, self._route = sentinel, route
+        self._link: Link = route.dial(sentinel, ASK_S)
+        self.heard_at = self._asked_at = time.monotonic()
+        self._send("SUBSCRIBE", SWITCHED)
+        self._send(*route.question)
+
+    def fileno(self) -> int:
+        return socket_of(self._link).fileno()
+
+    def ask_if_due(self, now: float) -> None:
+        if now - self._asked_at >= ASK_AGAIN_S:
+            self._asked_at = now
+            self._send(*self._route.question)
+
+    def due_at(self) -> float:
+        return self._asked_at + ASK_AGAIN_S
+
+    def news(self) -> list[Address | None]:
+        """What it has said: addresses, or None for an event that calls for a look."""
+        said: list[Address | None] = []
+        while self._link.can_read(0):
+            reply = self._link.read_response(push_request=True)
+            self.heard_at = time.monotonic()
+            if not _is_push(reply):
+                said.append(address_in(reply))
+            elif reply[0] == b"message" and reply[2].split()[:1] == [self._route.service.encode()]:
+                said.append(None)
+        return said
+
+    def close(self) -> None:
+        self._link.disconnect()
+
+    def _send(self, *words: str) -> None:
+        self._link.send_command(*words)
+
+
+def _is_push(reply: Any) -> bool:
+    return isinstance(reply, list) and len(reply) == 3  # pyright: ignore[reportUnknownArgumentType]
+
+
+class PrimaryWatch:
+    """One for each process, or agent, that lives longer than a command. Without Sentinels it does nothing.
+
+    `told` is called in the watch's thread after another primary was found and connections were cut; it must
+    not block.
+    """
+
+    def __init__(self, settings: StoreSettings, told: Callable[[], None]) -> None:
+        self._endpoint, self._told = Endpoint(settings, "watch"), told
+        self._ears: list[_Ear] = []
+        self._address: Address | None = None
+        self._run_id = ""
+        self._suspicious = self._stopped = False
+        self._failures, self._look_at = 0, 0.0
+        self._listen_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._wake = -1
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread, if there are Sentinels and it does not run."""
+        if (route := self._endpoint.route) is None or self.alive or self._stopped:
+            return
+        if self._wake < 0:
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, args=(route,), name="slicelock-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and its connections; for good."""
+        self._stopped = True
+        if self._thread is None:
+            return
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._wake, 1)
+        self._thread.join(STOP_S)
+        if not self._thread.is_alive():
+            wake, self._wake = self._wake, -1
+            if wake >= 0:
+                os.close(wake)
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self, route: Route) -> None:
+        while not self._stopped:
+            try:
+                self._round(route)
+            except Exception:
+                log.exception("the watch of the Sentinels failed and goes on")
+                time.sleep(RESTART_S)
+        for ear in self._ears:
+            ear.close()
+
+    def _round(self, route: Route) -> None:
+        self._listen(route)
+        self._await_news()
+        for ear in list(self._ears):
+            try:
+                self._heed(ear)
+            except (RedisError, OSError):
+                self._deafened(ear)
+        if self._suspicious and time.monotonic() >= self._look_at:
+            self._look(route)
+
+    def _listen(self, route: Route) -> None:
+        """Open what is missing; a Sentinel that does not answer is tried again later."""
+        now = time.monotonic()
+        if len(self._ears) >= LISTENED or now < self._listen_at:
+            return
+        self._listen_at = now + ASK_AGAIN_S
+        heard = {ear.sentinel for ear in self._ears}
+        for sentinel in route.sentinels:
+            if sentinel in heard or len(self._ears) >= LISTENED:
+                continue
+            try:
+                self._ears.append(_Ear(route, sentinel))
+            except (SlicelockError, RedisError, OSError):
+                route.suspect(sentinel)
+
+    def _await_news(self) -> None:
+        due = [ear.due_at() for ear in self._ears]
+        if len(self._ears) < LISTENED:
+            due.append(self._listen_at)
+        if self._suspicious:
+            due.append(self._look_at)
+        poller = select.poll()
+        for one in (self._wake, *self._ears):
+            poller.register(one, select.POLLIN)
+        poller.poll(max(min(due) - time.monotonic(), 0.0) * 1000)
+
+    def _heed(self, ear: _Ear) -> None:
+        for address in ear.news():
+            if address is None or address != self._address:
+                self._suspicious = True
+        ear.ask_if_due(now := time.monotonic())
+        if now - ear.heard_at > SILENT_S:
+            self._deafened(ear)
+
+    def _deafened(self, ear: _Ear) -> None:
+        """Go on with another Sentinel; meanwhile anything may have happened."""
+        ear.close()
+        self._ears.remove(ear)
+        self._suspicious = True
+        if route := self._endpoint.route:
+            route.suspect(ear.sentinel)
+
+    def _look(self, route: Route) -> None:
+        """Find the primary; if it is another server than before, leave the old one."""
+        try:
+            link, server = opened(self._endpoint, LOOK_S)
+        except SlicelockError as failure:
+            pause = min(RETRY_S[0] * 2 ** min(self._failures, 8), RETRY_S[1])
+            if not self._failures:
+                log.info("the primary is not found: %s", failure)
+            self._failures += 1
+            self._look_at = time.monotonic() + pause
+            return
+        link.disconnect()
+        self._failures, self._suspicious = 0, False
+        assert self._endpoint.address
+        self._address = self._endpoint.address
+        cut = route.cut_others(self._address, server.run_id)
+        if cut or (self._run_id and self._run_id != server.run_id):
+            log.info("the primary is %s now; %d connections to others were cut", self._endpoint.place, cut)
+            self._told()
+        self._run_id = server.run_id
