@@ -28,12 +28,16 @@
 -- RUN_LOST the run's state on a slice is lost: slice, reason
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the request's id is the turn's number; a repetition gets the present state.
---- @include "all"
+--- @include "base"
+--- @include "done"
+--- @include "free"
+--- @include "start"
 --- @include "answer"
+--- @include "begin"
 --- @include "wanted"
---- @include "acquire_checks"
---- @include "acquire_join"
+--- @include "acquire_refuse"
 --- @include "acquire_open"
+--- @include "acquire_join"
 local run, lane, k, member, process = ARGV[1], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[8]
 local id = run .. '/' .. lane .. '/' .. ARGV[4]
 local refusal = refuse_member(run, lane, member, process) or refuse_slices(run, ARGV[7])

@@ -8,8 +8,8 @@
 -- OK done: epoch, more, wanted, results, runs
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: a result for another fence than the present one is STALE, an exit or command already known changes nothing.
---- @include "light"
---- @include "all"
+--- @include "base_when_full"
+--- @include "begin"
 --- @include "beat_slice"
 --- @include "beat_results"
 --- @include "beat_reply"
@@ -18,7 +18,7 @@ local node, report = ARGV[1], cjson.decode(ARGV[5])
 redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])
 local was_silent = (record('node', node) or {}).silent
-write('node', node, { beat_ms = num(pool), epoch = record('meta', '').epoch, boot = ARGV[2], version = ARGV[3], silent = false })
+write('node', node, { beat_ms = num(pool), epoch = meta.epoch, boot = ARGV[2], version = ARGV[3], silent = false })
 if was_silent then event('heard', 'node', node) end
 
 for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
@@ -31,7 +31,7 @@ for _, gone in ipairs(report.exits or {}) do rules.exited(gone.run, gone.process
 for _, command in ipairs(report.commands or {}) do post_command(node, command) end
 rules.go_on()
 
-local more = redis.call('ZCOUNT', key('deadlines'), '-inf', '(' .. num(pool)) > 0
-return reply({ 'OK', 'epoch', record('meta', '').epoch, 'more', more and '1' or '0',
+local more = redis.call('ZCOUNT', DEADLINES, '-inf', '(' .. num(pool)) > 0
+return reply({ 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0',
                'wanted', cjson.encode(wanted(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
                'results', #results > 0 and cjson.encode(results) or '[]' })

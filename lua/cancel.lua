@@ -9,20 +9,21 @@
 -- ALREADY it had ended before
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: an ended request stays ended; one not seen yet is remembered as ended.
---- @include "light"
---- @include "all"
+--- @include "base_when_full"
+--- @include "finish"
+--- @include "begin"
 local run, lane, k = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local id = run .. '/' .. lane .. '/' .. num(k)
 local r = record('request', id)
 local R = record('run', run) or {}
 local newest = tonumber(R['newest:' .. lane]) or 0
-if record('meta', '').kept then rules.unkeep(run, lane, k) end
+if meta.kept then rules.unkeep(run, lane, k) end
 if r and r.state == 'ended' or not r and k <= newest then return reply({ 'ALREADY' }) end
 if not r then
   if not record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
   write('run', run, { job = ARGV[2], ['newest:' .. lane] = num(k) })
   write('request', id, { job = ARGV[2], run = run, lane = lane, k = num(k), slices = '', members = '0',
-                         state = 'gathering', asked = num(raw) })
+                         state = 'gathering', asked = now })
 end
 rules.finish(id, 'cancelled', ARGV[5])
 return reply({ 'CANCELLED' })

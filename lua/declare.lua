@@ -8,7 +8,8 @@
 -- OVERLAP a device belongs to another slice: slice, reason
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: declaring the same again changes nothing.
---- @include "all"
+--- @include "base"
+--- @include "begin"
 --- @include "in_use"
 rules.check_life()
 local s, nodes = ARGV[1], cjson.decode(ARGV[2])
@@ -40,7 +41,7 @@ if reason then return reply({ 'IN_USE', 'reason', reason }) end
 
 for _, node in ipairs(words(S and S.nodes)) do leave_node(s, node) end
 write('slice', s, changes)
-if not S then write('slice', s, { state = 'free', fence = '0', since = num(raw) }) end
+if not S then write('slice', s, { state = 'free', fence = '0', since = now }) end
 redis.call('SADD', key('slices'), s)
 for _, node in ipairs(names) do
   write('node', node, { slices = with((record('node', node) or {}).slices, s) })

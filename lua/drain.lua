@@ -7,7 +7,8 @@
 -- NO_SUCH_SLICE there is none of that name
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: what is as asked already stays as it is.
---- @include "all"
+--- @include "base"
+--- @include "begin"
 local s, ALL_NODES = ARGV[1], '*'
 if not record('slice', s) then return reply({ 'NO_SUCH_SLICE' }) end
 local reason = ARGV[2] == '1' and s .. ' is draining' .. (ARGV[3] ~= '' and ': ' .. ARGV[3] or '') or nil

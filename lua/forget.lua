@@ -7,7 +7,8 @@
 -- NO_SUCH_SLICE there is none of that name
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: what is not known is NO_SUCH_SLICE.
---- @include "all"
+--- @include "base"
+--- @include "begin"
 --- @include "in_use"
 rules.check_life()
 local kind, name = ARGV[1], ARGV[2]
@@ -28,6 +29,6 @@ for _, node in ipairs(words(it.nodes)) do leave_node(name, node) end
 erase('slice', name)
 redis.call('DEL', key('ready', name), key('queue', name))
 redis.call('SREM', key('slices'), name)
-redis.call('ZREM', key('deadlines'), 'settle|' .. name, 'kept|' .. name, 'retry|' .. name)
+redis.call('ZREM', DEADLINES, 'settle|' .. name, 'kept|' .. name, 'retry|' .. name)
 event('forgotten', 'slice', name)
 return reply({ 'OK' })

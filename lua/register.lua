@@ -10,7 +10,8 @@
 -- OK done: lanes, job
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the process is the key; its facts are replaced.
---- @include "all"
+--- @include "base"
+--- @include "begin"
 local run, process = ARGV[1], ARGV[3]
 if #process > 200 or not string.match(process, '^[%w:._-]+$') then
   return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })   -- no identity: it would be taken for another field of the hash

@@ -9,8 +9,9 @@
 -- OK parts (JSON list: the state of each), commands (JSON list), registered (1 or 0), epoch
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: it says what is, and changes only what differs.
---- @include "light"
---- @include "all"
+--- @include "base_when_full"
+--- @include "done"
+--- @include "begin"
 --- @include "wanted"
 --- @include "state_saved"
 --- @include "reassert"
@@ -37,5 +38,5 @@ for _, answer in ipairs(report.answers or {}) do take_answer(run, process, answe
 local registered = (record('procs', run) or {})[process] ~= nil
 if registered then write('procs', run, { [process .. '#heard'] = num(pool) }) end
 if record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
-return reply({ 'OK', 'epoch', record('meta', '').epoch, 'registered', registered and '1' or '0',
+return reply({ 'OK', 'epoch', meta.epoch, 'registered', registered and '1' or '0',
                'parts', #states > 0 and cjson.encode(states) or '[]', 'commands', pending_commands(run, process) })

@@ -7,7 +7,8 @@
 -- ENDED it had ended before, or is not known: ended
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: an ended request stays ended.
---- @include "all"
+--- @include "base"
+--- @include "begin"
 local id = ARGV[1]
 local r = record('request', id)
 if not r or r.state == 'ended' then

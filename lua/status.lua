@@ -12,15 +12,16 @@
 --- @include "time"
 --- @include "records"
 --- @include "tell"
---- @include "events"
 --- @include "life"
 --- @include "slices"
+--- @include "requests"
 --- @include "free"
---- @include "members"
 --- @include "answer"
+--- @include "answer_not_held"
 --- @include "status_views"
 raw = read_time()
-local meta = record('meta', '') or {}
+now = num(raw)
+meta = record('meta') or {}
 if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
 pool = tonumber(meta.pool_ms) or 0
 if ARGV[1] ~= '' and not record('slice', ARGV[1]) then return { 'NO_SUCH_SLICE' } end
@@ -33,5 +34,5 @@ for i, s in ipairs(names) do slices[i] = slice_view(s, tonumber(ARGV[2])) end
 local nodes = redis.call('SMEMBERS', key('nodes'))
 table.sort(nodes)
 for i, node in ipairs(nodes) do nodes[i] = node_view(node) end
-return { 'OK', 'picture', cjson.encode({ epoch = meta.epoch or '1', now_ms = num(raw), slices = slices, nodes = nodes,
+return { 'OK', 'picture', cjson.encode({ epoch = meta.epoch or '1', now_ms = now, slices = slices, nodes = nodes,
                                          gathering = gathering_views() }) }

@@ -11,13 +11,15 @@
 -- LOST the turn had ended against the holder's will: ended, reason, state_saved
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: a part that has ended stays ended.
---- @include "light"
---- @include "all"
+--- @include "base_when_full"
+--- @include "finish"
+--- @include "part"
+--- @include "begin"
 --- @include "state_saved"
 local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id = run .. '/' .. lane .. '/' .. num(k)
 local r = record('request', id)
-if ARGV[5] == '' and record('meta', '').kept then rules.unkeep(run, lane, k) end
+if ARGV[5] == '' and meta.kept then rules.unkeep(run, lane, k) end
 if not r then return reply({ 'ALREADY' }) end
 
 if r.state == 'ended' then

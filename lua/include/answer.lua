@@ -1,28 +1,15 @@
--- Where a request stands, as `acquire` replies it.
-local function unsettled(r)
+-- Where a request stands, as `acquire` replies it. Without agents, the lease alone guards a turn that has begun: its holder
+-- keeps a deadline of its own.
+function rules.answer(id)
+  local r = record('request', id)
+  if r.state ~= 'held' then return rules.answer_not_held(id, r) end
+  rules.check_life()
+  local fences, agentless = {}, '0'
   for _, s in ipairs(rules.live(r)) do
-    if (record('slice', s) or {}).settling then return s end
+    local S = record('slice', s) or {}
+    if S.settling then return { 'SWITCHING', 'reason', s .. ' settles after a restart of Redis', 'slice', s } end
+    if not S.nodes then agentless = '1' end
+    fences[s] = r['fence:' .. s]
   end
+  return { 'HELD', 'fences', cjson.encode(fences), 'lease_ms', r.lease_ms, 'moved', r.moved or '0', 'agentless', agentless }
 end
-
-local answers = {}
-
---- @include "answer_held"
-
-function answers.switching(_, r)
-  for _, s in ipairs(rules.live(r)) do
-    local reason = rules.blocked(s, r.run)
-    if reason then return { 'SWITCHING', 'reason', reason, 'slice', s } end
-  end
-  return { 'SWITCHING', 'reason', '' }
-end
-
-function answers.gathering(_, r)
-  return { 'GATHERING', 'missing', num(r.members - #words(r.joined)), 'joined', r.joined or '' }
-end
-
-function answers.ended(_, r)
-  local newest = (record('run', r.run) or {})['newest:' .. r.lane] or r.k
-  return { 'ENDED', 'ended', r.outcome, 'reason', r.reason or '', 'newest', newest }
-end
---- @include "answer_queued"

@@ -15,15 +15,7 @@ function answers.queued(id, r)
     position = math.max(position, redis.call('ZRANK', key('queue', s), id) or 0)
     why = why or waits_for(s, r, id)
   end
-  local at = position == 0 and redis.call('ZRANGE', key('deadlines'), 0, 0, 'WITHSCORES')[2]
+  local at = position == 0 and redis.call('ZRANGE', DEADLINES, 0, 0, 'WITHSCORES')[2]
   local next_ms = at and num(math.max(at - pool, 1)) or '0'
   return { 'QUEUED', 'position', num(position), 'next_ms', next_ms, 'reason', why or r.reason or '' }
-end
-
-function rules.answer(id)
-  local r = record('request', id)
-  if r.state == 'held' then rules.check_life() end
-  local s = r.state == 'held' and unsettled(r)
-  if s then return { 'SWITCHING', 'reason', s .. ' settles after a restart of Redis', 'slice', s } end
-  return answers[r.state](id, r)
 end

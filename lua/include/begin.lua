@@ -1,14 +1,17 @@
--- What every mutating script does first: check the schema, advance pool time, reap.
+-- What every mutating script does first: check the schema, advance pool time, reap. Rules that it needs are included before it.
+--- @include "chapters"
 raw = read_time()
-local meta = record('meta', '') or {}
+now = num(raw)
+meta = record('meta') or {}
 if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
 
 local step = raw - (meta.time_ms or raw)
 local steady = step >= 0 and step <= MAX_STEP
 pool = (meta.pool_ms or 0) + (steady and step or 0)
-write('meta', '', { time_ms = num(raw), pool_ms = num(pool) })
-if not meta.schema then write('meta', '', { schema = '1', epoch = '1' }); rules.check_life() end
+write('meta', nil, { time_ms = now, pool_ms = num(pool) })
+meta = record('meta')
+if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }); rules.check_life() end
 if not steady then event('clock', 'step_ms', num(step)) end
 
-local overdue = redis.call('ZRANGEBYSCORE', key('deadlines'), '-inf', '(' .. num(pool), 'LIMIT', 0, SCAN)
-if #overdue > 0 then rules.reap(overdue) end
+local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. num(pool), 'LIMIT', 0, SCAN)
+if overdue[1] then rules.reap(overdue) end

@@ -1,4 +1,9 @@
--- Blocked slices: each node's reason; `why` nil heals.
+-- A slice that blocks or heals lets others pass, or holds them up: every free slice is looked at again.
+function rules.touch_all()
+  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do touched[s] = 0 end
+end
+
+-- Each node's reason for which a slice is blocked; `why` nil heals.
 function rules.block(s, node, why)
   local S = record('slice', s)
   local all = S.blocked and cjson.decode(S.blocked) or {}
@@ -7,13 +12,8 @@ function rules.block(s, node, why)
   write('slice', s, { blocked = next(all) and cjson.encode(all) or false })
   event(why and 'blocked' or 'healed', 'slice', s, 'node', node, 'reason', why and why.reason, 'kind', why and why.kind)
   rules.touch_all()
-  if not why or not S.request or #words(record('request', S.request).slices) < 2 then return end
-  if S.state == 'switching' and why.kind ~= 'drain' then due('switch|' .. S.request, pool + SWITCH_PATIENCE) end
-end
-
-function rules.block_of(s, node)
-  local all = (record('slice', s) or {}).blocked
-  return all and cjson.decode(all)[node]
+  if not why or why.kind == 'drain' or S.state ~= 'switching' or #words(record('request', S.request).slices) < 2 then return end
+  due('switch|' .. S.request, pool + SWITCH_PATIENCE)
 end
 
 -- A run that cannot be evicted: tried again after 2, 4, 8 … 60 s, or when it is gone.

@@ -3,9 +3,16 @@
 -- The reason why a slice is blocked for a run. A run that cannot be evicted is not blocked by itself.
 function rules.blocked(s, run)
   local all = (record('slice', s) or {}).blocked
-  for node, why in pairs(all and cjson.decode(all) or {}) do
+  if not all then return end
+  for node, why in pairs(cjson.decode(all)) do
     if why.run ~= run then return why.reason, node, why.kind end
   end
+end
+
+-- Why a node (or * for an operator) blocks a slice, if it does.
+function rules.block_of(s, node)
+  local all = (record('slice', s) or {}).blocked
+  return all and cjson.decode(all)[node]
 end
 
 -- A kept slice waits for its holder's word: only a holder that asks was never told that its turn began, and may start anew.

@@ -1,13 +1,11 @@
--- The slices that all members have given back are free; without the last one the turn is over.
-function rules.give_back(id, r, member, gone, left)
-  local before = rules.live(r)
-  write('request', id, { gone = gone or false })
-  if #rules.live(r) == 0 then return rules.finish(id, 'yielded') end
+-- Some slices of a turn are free for others; it goes on with the rest. A member without any is not waited for.
+function rules.give_back(id, r, member, back)
+  local left = false
+  for _, s in ipairs(rules.live(r)) do left = left or not rules.has_yielded(r, member, s) end
   if not left then undue('part|' .. id .. '|' .. member) end
-  for _, s in ipairs(before) do
-    if contains(gone, s) then
-      rules.release(s, id)
-      request_event('given_back', r, 'slice', s)
-    end
+  for _, s in ipairs(back) do
+    write('request', id, { gone = with(r.gone, s) })
+    rules.release(s, id)
+    request_event('given_back', r, 'slice', s)
   end
 end

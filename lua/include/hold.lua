@@ -1,3 +1,10 @@
+-- Every member that still has a part is heard of, or has `ms` from now.
+function rules.extend(id, r, ms)
+  for _, member in ipairs(words(r.joined)) do
+    if not rules.has_yielded(r, member) then due('part|' .. id .. '|' .. member, pool + ms) end
+  end
+end
+
 -- The last READY of the last slice begins the turn; the lease starts now.
 function rules.try_hold(id, r)
   local live = rules.live(r)
@@ -7,12 +14,12 @@ function rules.try_hold(id, r)
   end
   local fences = {}
   for i, s in ipairs(live) do
-    write('slice', s, { state = 'held', since = num(raw) })
+    write('slice', s, { state = 'held', since = now })
     fences[i] = r['fence:' .. s]
   end
-  write('request', id, { state = 'held', held = num(raw) })
-  rules.extend(id, r, tonumber(r.lease_ms))
-  if #live > 1 then undue('switch|' .. id) end
+  write('request', id, { state = 'held', held = now })
+  rules.extend(id, r, r.lease_ms)
+  if live[2] then undue('switch|' .. id) end
   if id ~= rules.just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
   request_event('held', r, 'waited_ms', num(raw - r.asked), 'fences', table.concat(fences, ' '))
 end

@@ -8,6 +8,6 @@ local asked_life = false
 function rules.check_life()
   if asked_life then return end
   asked_life = true
-  local life, known = server_run_id(), record('meta', '').run_id
-  if not known then write('meta', '', { run_id = life }) elseif known ~= life then rules.new_epoch(life) end
+  local life = server_run_id()
+  if not meta.run_id then write('meta', nil, { run_id = life }) elseif meta.run_id ~= life then rules.new_epoch(life) end
 end

@@ -1,12 +1,13 @@
 -- Lists of words, as a field holds them.
+local split = { [''] = {} }
+
 -- The words of a list; the same table for the same text, not to be changed.
-local split = {}
 local function words(text)
   local list = split[text or '']
   if list then return list end
   list = {}
-  for word in string.gmatch(text or '', '%S+') do list[#list + 1] = word end
-  split[text or ''] = list
+  for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
+  split[text] = list
   return list
 end
 
@@ -21,7 +22,8 @@ end
 
 -- Without its last word a list is gone.
 local function without(text, word)
-  local kept = {}
-  for _, w in ipairs(words(text)) do if w ~= word then kept[#kept + 1] = w end end
-  return #kept > 0 and table.concat(kept, ' ')
+  if text == word then return false end
+  local rest = {}
+  for _, w in ipairs(words(text)) do if w ~= word then rest[#rest + 1] = w end end
+  return #rest > 0 and table.concat(rest, ' ')
 end

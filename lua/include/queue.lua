@@ -1,13 +1,17 @@
--- Who is next.
-
--- A request ahead that cannot start, because a slice of it is blocked or another one settles, holds nobody up; nor does an
--- entry whose record somebody has removed.
-function rules.passed_over(r, here)
-  for _, s in ipairs(words(r and r.slices)) do
-    local S = record('slice', s)
-    if not S or (s ~= here and S.settling) or rules.blocked(s, r.run) then return true end
+-- Places in the queues, and who is first.
+function rules.enqueue(id, r)
+  local head_start = r.priority * (meta.head_start_ms or HEAD_START)
+  for _, s in ipairs(words(r.slices)) do
+    redis.call('ZADD', key('queue', s), num(r.tick - head_start * 4096), id)
+    touched[s], counts[s] = 0, nil
   end
-  return not r
+end
+
+function rules.dequeue(id, r)
+  for _, s in ipairs(words(r.slices)) do
+    redis.call('ZREM', key('queue', s), id)
+    counts[s] = nil
+  end
 end
 
 -- Whether everybody ahead of a request in a queue is passed over.

@@ -3,7 +3,7 @@ local on_due = {}
 
 local function quiet_until()
   rules.check_life()
-  return tonumber(record('meta', '').quiet_until) or 0
+  return tonumber(meta.quiet_until) or 0
 end
 
 function on_due.part(what)

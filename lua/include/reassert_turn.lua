@@ -13,7 +13,7 @@ end
 
 local function hold_again(s, id, fence)
   if record('slice', s).kept then rules.unkeep_slice(s) end
-  write('slice', s, { state = 'held', request = id, fence = num(fence), since = num(raw) })
+  write('slice', s, { state = 'held', request = id, fence = num(fence), since = now })
   for _, node in ipairs(words(record('slice', s).nodes)) do redis.call('SADD', key('ready', s), node) end
 end
 

@@ -1,29 +1,23 @@
--- Hashes as Lua tables: each is read once per script, and written once, by `flush`. An empty value is none.
-local by_kind = { __index = function(t, kind) t[kind] = {}; return t[kind] end }
-local read, changed = setmetatable({}, by_kind), setmetatable({}, by_kind)
+-- Hashes as Lua tables: each is read once per script. An empty value is none.
+local records = {}
 
-local function fetch(kind, name)
-  local flat, fields, any = redis.call('HGETALL', key(kind, name)), {}, false
+local function fetch(full)
+  local flat, fields = redis.call('HGETALL', full), {}
   for i = 1, #flat, 2 do
-    any = true
     if flat[i + 1] ~= '' then fields[flat[i]] = flat[i + 1] end
   end
-  read[kind][name] = any and fields
+  records[full] = flat[1] and fields or false
+  return records[full]
 end
 
+-- The fields of a hash, nil when it is not there.
 local function record(kind, name)
-  if read[kind][name] == nil then fetch(kind, name) end
-  return read[kind][name] or nil
+  local full = key(kind, name)
+  local fields = records[full]
+  if fields == nil then fields = fetch(full) end
+  return fields or nil
 end
 
--- Values are strings; false clears a field.
-local function write(kind, name, changes)
-  local fields, mine = record(kind, name) or {}, changed[kind][name] or {}
-  for field, value in pairs(changes) do
-    if (fields[field] or false) ~= value then
-      fields[field] = value or nil
-      mine[field] = value
-    end
-  end
-  read[kind][name], changed[kind][name] = fields, mine
-end
+-- What a pool always has; set by `begin`.
+local meta
+--- @include "changes"

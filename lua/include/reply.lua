@@ -1,8 +1,10 @@
+-- Everything that can start now starts.
 function rules.go_on()
   local s, from = next(touched)
   while s do
     touched[s] = nil
-    look(s, from)
+    local S = record('slice', s)
+    if S and S.state == 'free' and not S.settling and rules.waiting(s) > 0 then rules.look(s, from) end
     s, from = next(touched)
   end
 end

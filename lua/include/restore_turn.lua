@@ -4,8 +4,8 @@ local function restore_turn(id, run, job, process, part, missing)
   local r = record('request', id) or {}
   local changes = {
     job = job, run = run, lane = part.lane, k = num(part.k), members = num(part.members), joined = with(r.joined, part.member),
-    slices = table.concat(part.slices, ' '), state = 'held', gone = given_back(id, part), held = r.held or num(raw),
-    asked = r.asked or num(raw), tick = r.tick or num(pool * 4096), priority = num(part.priority or 0),
+    slices = table.concat(part.slices, ' '), state = 'held', gone = given_back(id, part), held = r.held or now,
+    asked = r.asked or now, tick = r.tick or num(pool * 4096), priority = num(part.priority or 0),
     phase = part.phase or '', lease_ms = ARGV[4], wait_ms = ARGV[5], reason = false,
   }
   changes['member:' .. part.member] = process

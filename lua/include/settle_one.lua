@@ -19,7 +19,7 @@ function rules.settle(s)
   event('settled', 'slice', s, 'fence', num(top))
   if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
   if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
-  rules.tell_nodes(s, 'grant ')
+  tell_nodes(S, 'grant ' .. s)
   local shows = grown and shown_by_all(list, top)
   if shows then rules.keep(s, shows) end
   rules.touch_all()

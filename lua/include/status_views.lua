@@ -5,7 +5,7 @@ local function request_view(id)
   local reason, soonest = r.reason or '', nil
   for i = 2, #answer, 2 do if answer[i] == 'reason' and answer[i + 1] ~= '' then reason = answer[i + 1] end end
   for _, member in ipairs(words(r.joined)) do
-    local at = redis.call('ZSCORE', key('deadlines'), 'part|' .. id .. '|' .. member)
+    local at = redis.call('ZSCORE', DEADLINES, 'part|' .. id .. '|' .. member)
     if at and (not soonest or tonumber(at) < soonest) then soonest = tonumber(at) end
   end
   return { id = id, run = r.run, job = r.job, lane = r.lane, k = r.k, state = r.state, phase = r.phase or '',

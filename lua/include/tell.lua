@@ -1,14 +1,26 @@
--- What leaves a script beside its reply: hints on channels, and deadlines.
-local raw, pool            -- raw TIME and pool time of this script, in ms; set by `begin`
+-- What leaves a script beside its reply: hints on channels, deadlines, and events.
+local raw, now, pool       -- raw TIME in ms, the same as text, and pool time in ms; set by `begin`
 
-local function hint(channel, message)
-  redis.call('PUBLISH', PREFIX .. 'ch:' .. channel, message)
+local function hint(channel, message) redis.call('PUBLISH', PREFIX .. 'ch:' .. channel, message) end
+
+local function due(what, at) redis.call('ZADD', DEADLINES, num(at), what) end
+
+local function undue(...) redis.call('ZREM', DEADLINES, ...) end
+
+-- Every transition is an event. Facts are names and values; what is empty is left out.
+local function event(kind, ...)
+  local entry = { EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 't', now, ... }
+  local n = 9
+  for i = n + 1, n + select('#', ...), 2 do
+    local value = entry[i + 1]
+    if value and value ~= '' then
+      entry[n + 1], entry[n + 2] = entry[i], value
+      n = n + 2
+    end
+  end
+  redis.call('XADD', unpack(entry, 1, n))
 end
 
-local function due(what, at)
-  redis.call('ZADD', key('deadlines'), num(at), what)
-end
-
-local function undue(...)
-  redis.call('ZREM', key('deadlines'), ...)
+local function request_event(kind, r, ...)
+  event(kind, 'run', r.run, 'job', r.job, 'lane', r.lane, 'k', r.k, 'phase', r.phase, 'slices', r.slices, ...)
 end

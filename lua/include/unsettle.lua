@@ -1,3 +1,6 @@
+-- The longest lease that any client of the pool has asked for, in ms.
+function rules.lease() return tonumber(meta.lease_ms) or LEASE end
+
 -- A new life of the primary: nothing starts on a slice until its nodes have reported; an agentless one waits for a lease.
 function rules.unsettle(s)
   local S = record('slice', s)
@@ -10,8 +13,8 @@ function rules.unsettle(s)
 end
 
 function rules.new_epoch(life)
-  local epoch = num(record('meta', '').epoch + 1)
-  write('meta', '', { epoch = epoch, run_id = life, quiet_until = num(pool + rules.lease()) })
+  local epoch = num(meta.epoch + 1)
+  write('meta', nil, { epoch = epoch, run_id = life, quiet_until = num(pool + rules.lease()) })
   event('epoch', 'epoch', epoch, 'run_id', life)
   for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do rules.unsettle(s) end
 end

@@ -1,3 +1,11 @@
+local function refuse_open(run, lane, k, slices)
+  local newest = tonumber((record('run', run) or {})['newest:' .. lane]) or 0
+  if k <= newest then return { 'ENDED', 'ended', 'yielded', 'reason', 'it is no longer remembered', 'newest', num(newest) } end
+  for _, s in ipairs(words(slices)) do
+    if rules.waiting(s) >= QUEUE_LIMIT then return { 'QUEUE_FULL', 'slice', s } end
+  end
+end
+
 local function refuse_join(id, r, member)
   if r.state == 'ended' then return rules.answer(id) end
   if r.slices ~= ARGV[7] or r.members ~= ARGV[6] then
@@ -6,11 +14,4 @@ local function refuse_join(id, r, member)
              'reason', 'another member asked for ' .. r.slices .. ' with ' .. r.members .. ' member(s)' }
   end
   if not contains(r.joined, member) and r.state ~= 'gathering' then return { 'LATE' } end
-end
-
--- A place in the pool's one order: pool time in 1/4096 ms, never the same twice, minus what was waited already.
-local function place(waited_ms)
-  local tick = math.max(pool * 4096, (tonumber(record('meta', '').tick) or 0) + 1)
-  write('meta', '', { tick = num(tick) })
-  return num(tick - waited_ms * 4096)
 end

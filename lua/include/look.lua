@@ -1,5 +1,6 @@
--- Everything that can start now starts.
+-- Looks through a queue for the first request that can start.
 local budget = SCAN
+
 local function startable(id, r, here)
   for _, s in ipairs(words(r.slices)) do
     if not rules.free_for(s, r, id) or (s ~= here and not rules.first_in(s, id)) then return false end
@@ -14,9 +15,7 @@ local function try_start(id, r)
   rules.start(id, r)
 end
 
-local function look(s, from)
-  local S = record('slice', s)
-  if not S or S.state ~= 'free' or S.settling or rules.waiting(s) == 0 then return end
+function rules.look(s, from)
   local ids = redis.call('ZRANGE', key('queue', s), from, from + SCAN - 1)
   for i, id in ipairs(ids) do
     if budget == 0 then return due('scan|' .. s .. '|' .. num(from + i - 1), pool - 1) end
@@ -27,4 +26,3 @@ local function look(s, from)
   end
   if #ids == SCAN then due('scan|' .. s .. '|' .. num(from + SCAN), pool - 1) end
 end
---- @include "reply"

@@ -19,12 +19,4 @@ local function refuse_slices(run, slices)
     if lost then return { 'RUN_LOST', 'slice', s, 'reason', lost } end
   end
 end
-
-local function refuse_open(run, lane, k, slices)
-  local newest = tonumber((record('run', run) or {})['newest:' .. lane]) or 0
-  if k <= newest then return { 'ENDED', 'ended', 'yielded', 'reason', 'it is no longer remembered', 'newest', num(newest) } end
-  for _, s in ipairs(words(slices)) do
-    if rules.waiting(s) >= QUEUE_LIMIT then return { 'QUEUE_FULL', 'slice', s } end
-  end
-end
---- @include "acquire_place"
+--- @include "acquire_refuse_turn"

@@ -1,0 +1,11 @@
+-- What every script that changes something stands on.
+--- @include "keys"
+--- @include "lists"
+--- @include "limits"
+--- @include "time"
+--- @include "records"
+--- @include "tell"
+--- @include "life"
+--- @include "slices"
+--- @include "requests"
+--- @include "reply"

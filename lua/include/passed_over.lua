@@ -1,0 +1,18 @@
+-- Who holds nobody up: a request that cannot start, because a slice of it is blocked or another one settles, and an entry of a
+-- queue whose record somebody has removed.
+function rules.passed_over(r, here)
+  for _, s in ipairs(words(r and r.slices)) do
+    local S = record('slice', s)
+    if not S or (s ~= here and S.settling) or rules.blocked(s, r.run) then return true end
+  end
+  return not r
+end
+
+-- The first member of a waiting request that was not heard of in time.
+function rules.overdue(id, r)
+  if pool < (tonumber(meta.quiet_until) or 0) then return nil end
+  for _, member in ipairs(words(r.joined)) do
+    local at = redis.call('ZSCORE', DEADLINES, 'part|' .. id .. '|' .. member)
+    if at and tonumber(at) < pool then return member end
+  end
+end
