@@ -5,7 +5,7 @@ local function key(kind, name)
   return name and PREFIX .. kind .. ':' .. name or PREFIX .. kind
 end
 
-local DEADLINES, EVENTS = key('deadlines'), key('events')
+local DEADLINES, STREAM = key('deadlines'), key('events')
 
 -- tostring() would print a fence as 1.8e+15.
 local function num(n) return string.format('%.0f', n) end

@@ -11,4 +11,4 @@ local MAX_RETRY = 60000          -- between two attempts to evict
 local HEARD = 12000              -- a process heard of within this time is alive
 local REMEMBER = 900000          -- an ended request, for late repetitions
 local FORGET_RUN = 600000        -- a run that is no longer heard of
-local EVENTS_KEPT = 100000       -- about
+local EVENTS = 100000            -- events kept, about

@@ -9,7 +9,7 @@ local function undue(...) redis.call('ZREM', DEADLINES, ...) end
 
 -- Every transition is an event. Facts are names and values; what is empty is left out.
 local function event(kind, ...)
-  local entry = { EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'type', kind, 't', now, ... }
+  local entry = { STREAM, 'MAXLEN', '~', EVENTS, '*', 'type', kind, 't', now, ... }
   local n = 9
   for i = n + 1, n + select('#', ...), 2 do
     local value = entry[i + 1]

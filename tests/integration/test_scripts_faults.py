@@ -41,7 +41,7 @@ def told(world: World, agent: str, *results: dict[str, Any]) -> None:
 
 
 def story(world: World) -> Iterator[None]:
-    """Every script: members of two, an early yield, hook commands, a failed eviction, an exit, a revoke."""
+    """Every script: members of two, hook commands, a failed eviction, an exit, a revoke, a drain."""
     n1 = world.agent("n1")
     m0, m1 = world.member("r1", "0", of=2), world.member("r1", "1", of=2)
     other, third = world.member("r2"), world.member("r3")
@@ -77,6 +77,7 @@ def story(world: World) -> Iterator[None]:
         lambda: other.register("a", gone=True),
         lambda: n1.beat(exits=[{"run": "r1", "process": m1.process}]),
         lambda: world.declare("c"),
+        lambda: world.run(wire.Drain("c", draining=True)),
         lambda: world.run(wire.Forget("slice", "c")),
     ]
     for step in steps:
