@@ -24,7 +24,8 @@ RETRY_S = 0.5
 BEATS_MISSED = 5
 """So many beats without an answer are an outage of Redis."""
 REST_S = 0.01
-"""Before a beat that only has more to reap, so that a large backlog does not keep Redis busy alone."""
+"""Before a beat that only has more to reap, so that a large backlog does not keep Redis busy alone; and
+before the rest of what a beat would say, when a result that somebody waits for has gone out by itself."""
 
 
 class Caller(Protocol):
@@ -62,7 +63,7 @@ class Pulse:
         """Set with each reply."""
         self._store, self._facts, self._registry, self._mailbox = store, facts, registry, mailbox
         self._results: list[Result] = []
-        self._under_way = self._again = self._regular = False
+        self._under_way = self._again = self._regular = self._brief = False
         self._epoch, self._unsettled = 0, set[str]()
         self._silence_told = False
         self._answered_at = self._in_touch_since = float("-inf")
@@ -80,12 +81,14 @@ class Pulse:
         self._beat_if_possible()
 
     def heed(self, message: bytes) -> None:
-        """A hint: look at once. If it names a switch that moves nothing, READY goes with that very beat."""
+        """A hint: look at once. If it names a switch that moves nothing, READY goes out by itself."""
+        self._brief = not self._results
         try:
             done = self._expect(message)
         except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
             done = False
             self._complain_of("hints", failure)
+        self._brief = False
         if not done:
             self.wake()
 
@@ -129,12 +132,13 @@ class Pulse:
         self._under_way, self._again = True, False
         regular, self._regular = self._regular, False
         results, exits = self._results, list(self._registry.exits)
+        brief = self._brief and not regular
 
         def answered(reply: BeatReply | SlicelockError) -> None:
-            self._hear(reply, results, exits, regular)
+            self._hear(reply, results, exits, None if brief else regular)
 
         try:
-            self._store.call(self._command(results, exits), answered)
+            self._store.call(self._command(results, exits, brief=brief), answered)
         except Exception:
             self._under_way = False
             log.exception("a beat could not be sent")
@@ -144,9 +148,10 @@ class Pulse:
         reply: BeatReply | SlicelockError,
         results: list[Result],
         exits: list[tuple[str, str]],
-        regular: bool,
+        regular: bool | None,
     ) -> None:
-        """What a beat brought. Whatever is wrong with it, the next beat comes."""
+        """What a beat brought. Whatever is wrong with it, the next beat comes. `regular`: None for one that
+        had only results."""
         if isinstance(reply, SlicelockError):
             self._complain(reply)
             self._under_way = False
@@ -156,12 +161,22 @@ class Pulse:
             self._note_answer()
             self._results = [one for one in self._results if one not in results]
             self._registry.told(exits)
-            self._take(reply, regular)
+            if regular is None:
+                self._follow(reply)
+            else:
+                self._take(reply, regular)
         except Exception:
             log.exception("a beat's answer could not be dealt with")
         self._under_way = False
         self.answered.set()
         self._beat_if_possible()
+
+    def _follow(self, reply: BeatReply) -> None:
+        """After a brief beat: say the rest when nobody waits, but look at once when Redis did not expect it."""
+        if reply.epoch != self._epoch or any(outcome != "OK" for outcome in reply.results):
+            self._again = True
+        else:
+            asyncio.get_running_loop().call_later(REST_S, self.wake)
 
     def _is_out(self) -> bool:
         return time.monotonic() - self._answered_at > BEATS_MISSED * self._facts.beat_s
@@ -171,16 +186,16 @@ class Pulse:
         self._in_touch_since = now if self._is_out() else self._in_touch_since
         self._answered_at = now
 
-    def _command(self, results: list[Result], exits: list[tuple[str, str]]) -> Beat:
+    def _command(self, results: list[Result], exits: list[tuple[str, str]], *, brief: bool) -> Beat:
         facts = self._facts
-        needed = self._needed()
-        report = {
-            "slices": {name: one.shown() for name, one in self.switchers.items()},
+        report: dict[str, Any] = {
             "results": [result.told() for result in results],
             "exits": [{"run": run, "process": process} for run, process in exits],
             "commands": self._mailbox.outgoing(),
-            "known": self._registry.known(needed),
         }
+        if not brief:
+            report["slices"] = {name: one.shown() for name, one in self.switchers.items()}
+            report["known"] = self._registry.known(self._needed())
         return Beat(facts.node, facts.boot, facts.version, facts.silent_ms, report)
 
     def _needed(self) -> set[str]:

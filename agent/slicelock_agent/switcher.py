@@ -117,7 +117,7 @@ class Switcher:
         return True
 
     def _turn_to(self, wanted: Wanted) -> None:
-        if wanted.turn != self.wanted.turn:
+        if wanted.fence != self.wanted.fence or wanted.turn != self.wanted.turn:
             self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
             self.at.steps.clear()
         self.wanted = wanted

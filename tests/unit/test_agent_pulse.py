@@ -97,9 +97,11 @@ async def test_a_hint_that_names_a_switch_saves_the_look(pulse: Pulse, redis: Re
     for run, fence in (("a", 10), ("b", 20)):
         pulse.heed(f"grant s {fence} {run}/main/1".encode())
         assert redis.waiting[0][0]["results"][0]["outcome"] == "READY"
-        assert redis.answer(wanted=switching(run, fence))["slices"]["s"]["fence"] == fence
+        assert "slices" not in redis.answer(results=["OK"]), "a READY goes out by itself"
         assert redis.waiting == []
-    assert rig.states() == {"b": "loaded"}
+        assert rig.states() == {run: "loaded"}
+        await wait_until_async(lambda: redis.waiting)
+        assert redis.answer(wanted=switching(run, fence, state="held"))["slices"]["s"]["fence"] == fence
 
 
 @pytest.mark.parametrize(
@@ -150,9 +152,20 @@ async def test_a_hint_that_was_wrong_is_made_up_for(pulse: Pulse, redis: Redis, 
     pulse.wake()
     redis.answer(runs=known("a", "b"))
     pulse.heed(b"grant s 20 a/main/1")
-    redis.answer(wanted=switching("b", 30), results=["STALE"])
+    redis.answer(results=["STALE"])
+    assert redis.answer(wanted=switching("b", 30))["results"] == []
     assert redis.answer()["results"][0]["run"] == "b"
     assert rig.states() == {"b": "loaded"}
+
+
+async def test_a_hint_of_a_new_epoch_has_everything_told(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(runs=known("a"))
+    pulse.heed(b"grant s 20 a/main/1")
+    redis.answer(BeatReply("OK", epoch=2, results=["OK"]))
+    assert redis.answer(BeatReply("OK", epoch=2, wanted=switching("a", 20)))["slices"]["s"]["fence"] == 20
+    pulse.wake()
+    assert redis.answer()["known"] == {"a": ""}, "numbers may be given out twice"
 
 
 async def test_one_beat_at_a_time_and_one_more_for_all_that_came_meanwhile(
