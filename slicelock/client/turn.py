@@ -252,8 +252,12 @@ class Turn(BaseTurn):
         try:
             if party := self._ground.party:
                 party.start()
-                self._part.owner, self._part.inbox = weakref.ref(self), (inbox := ThreadInbox())
-                party.store.drive(acquire(party.ledger, self._part), inbox)
+                self._part.owner = weakref.ref(self)
+                self._part.inbox = inbox = ThreadInbox(party.companion.ear)
+                try:
+                    party.store.drive(acquire(party.ledger, self._part), inbox)
+                finally:
+                    inbox.close()
             self._begun()
         except BaseException as failure:
             self._interrupted(failure)

@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from queue import Empty, SimpleQueue
+
+from slicelock.companion.ear import Ear
 
 
 class ThreadInbox:
-    """Wakes a thread. The queue is written in C, so an interrupt cannot leave a lock of it closed."""
+    """Wakes a thread, or lets it listen for itself where there is an `ear`.
 
-    def __init__(self) -> None:
+    The queue is written in C, so an interrupt cannot leave a lock of it closed.
+    """
+
+    def __init__(self, ear: Ear | None = None) -> None:
         self._queue: SimpleQueue[None] = SimpleQueue()
+        self._ear, self._thread = ear, threading.get_ident()
+
+    @property
+    def noted(self) -> bool:
+        """Whether something has come since the last wait."""
+        return not self._queue.empty()
 
     def put(self) -> None:
         self._queue.put(None)
+        if self._ear and threading.get_ident() != self._thread:
+            self._ear.tell(self)
 
     def wait(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        if self._ear and self._queue.empty():
+            self._ear.hear(self, until)
         try:
-            self._queue.get(timeout=max(seconds, 0.0))
+            self._queue.get(timeout=max(until - time.monotonic(), 0.0))
             while not self._queue.empty():
                 self._queue.get_nowait()
         except Empty:
             return False
         return True
+
+    def close(self) -> None:
+        """Wait no more."""
+        if self._ear:
+            self._ear.give_back(self)
 
 
 class LoopInbox:

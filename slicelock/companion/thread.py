@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 
+from slicelock.companion.ear import Ear
 from slicelock.companion.hook_runner import HookRunner
 from slicelock.companion.schedule import Schedule
 from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
@@ -38,6 +39,7 @@ class Companion:
         keys = Keys(settings.pool)
         self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
         self._watch = PrimaryWatch(settings, self._switch)
+        self.ear = Ear(self._subscription, self._heed, self._waits)
         self._schedule = Schedule(settings.renew)
         self._thread: threading.Thread | None = None
         self._stopped = self._hurried = self._switched = False
@@ -89,7 +91,7 @@ class Companion:
         for thread in (self._thread, self.hooks.stop()):
             if thread is not None and thread is not threading.current_thread():
                 thread.join(STOP_S)
-        self._subscription.close()
+        self.ear.close(STOP_S)
 
     # ------------------------------------------------------------ the thread
 
@@ -119,7 +121,7 @@ class Companion:
         self._deliver()
         self._beat()
         try:
-            hints = self._subscription.listen(self._until_next())
+            hints = self.ear.listen(self._until_next())
         except SlicelockError as failure:
             log.info("messages stopped: %s", failure)
             self._schedule.listen.succeeded()  # the first try to listen again is at once
@@ -154,7 +156,7 @@ class Companion:
         if self._subscription.is_open or now < retry.at:
             return
         try:
-            self._subscription.open(self._patience())
+            self.ear.open(self._patience())
         except SlicelockError as failure:
             if not retry.failures:
                 log.info("messages cannot be subscribed: %s", failure)
@@ -173,6 +175,7 @@ class Companion:
                 _wake(part)
 
     def _heed(self, hint: Hint) -> None:
+        """Also called by a thread that listens for itself."""
         if hint.verb == "wanted":  # decides nothing: the next regular heartbeat is soon enough to confirm it
             self._note_wanted(hint.what)
             return
@@ -180,12 +183,17 @@ class Companion:
         if part and not part.fences:
             _wake(part)
         elif hint.verb not in ("held", "look"):
-            self._schedule.hurry(time.monotonic())
+            self.hurry()
 
     def _note_wanted(self, name: str) -> None:
         for part in list(self.ledger.open_parts.values()):
             if part.fences and name in part.kept:
                 part.wanted = True
+
+    def _waits(self, inbox: object) -> bool:
+        """Whether it is that of a part that still waits for its turn."""
+        parts = [part for ledger in self._ledgers.values() for part in list(ledger.open_parts.values())]
+        return any(part.inbox is inbox and not part.fences for part in parts)
 
     def _part(self, request: str) -> Part | None:
         """The open part that a message is about; its flow may have gone on to another number."""

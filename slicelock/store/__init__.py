@@ -4,7 +4,7 @@ from slicelock.store.aio import AsyncInbox, AsyncStore
 from slicelock.store.direct import DirectStore, DirectSubscription
 from slicelock.store.events import EventReader
 from slicelock.store.hints import REBUILT, Hint
-from slicelock.store.subscribe import AsyncSubscription, Subscription
+from slicelock.store.subscribe import AsyncSubscription, Bell, Subscription
 from slicelock.store.sync import Inbox, Store
 from slicelock.store.watch import PrimaryWatch
 
@@ -13,6 +13,7 @@ __all__ = [
     "AsyncInbox",
     "AsyncStore",
     "AsyncSubscription",
+    "Bell",
     "DirectStore",
     "DirectSubscription",
     "EventReader",

@@ -65,8 +65,35 @@ def _confirms(reply: Any) -> bool:
     return reply[0] == b"subscribe"
 
 
+class Bell:
+    """Ends another thread's waiting; safe to ring from any thread and signal handler, also when closed."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        """The descriptor that can be read once it has been rung; -1 when closed."""
+        return self._fd
+
+    def ring(self) -> None:
+        """Let the waiting end, or the next one."""
+        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+            os.eventfd_write(self._fd, 1)
+
+    def heard(self) -> None:
+        """Be silent again."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        """For good."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
 class Subscription:
-    """Listens for one thread; any other may `wake` it. Closed until `open()`."""
+    """Listens for one thread at a time; any other may end its waiting. Closed until `open()`."""
 
     def __init__(
         self,
@@ -79,7 +106,7 @@ class Subscription:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
         self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
         self._line: Line | None = None  # while it is open
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bell = Bell()
 
     @property
     def is_open(self) -> bool:
@@ -107,23 +134,28 @@ class Subscription:
         self._line = line
         self._silence.heard()
 
-    def listen(self, seconds: float) -> list[Hint]:
-        """The messages that come within `seconds`, at once when there are some; none after a `wake`.
+    def listen(self, seconds: float, bell: Bell | None = None) -> list[Hint]:
+        """The messages that come within `seconds`, at once when there are some; none after a `wake`, or once
+        the `bell` of another listener rings.
 
         StoreError when the connection is lost: `open()` it again.
         """
         until = time.monotonic() + seconds
         while True:
-            left = max(until - time.monotonic(), 0.0)
-            woken = self._poll(min(left, self._silence.until_next()) if self._line else left)
-            hints = self._read(self._line) if self._line else []
+            left, line = max(until - time.monotonic(), 0.0), self._line
+            limit = min(left, self._silence.until_next()) if line else left
+            woken = _wait(bell or self._bell, limit, line)
+            hints = self._read(line) if line else []
             if hints or woken or time.monotonic() >= until:
                 return hints
 
+    def rest(self, seconds: float) -> None:
+        """Wait for a `wake` alone, while another thread listens."""
+        _wait(self._bell, seconds)
+
     def wake(self) -> None:
-        """Let `listen` return now; safe from any thread and signal handler."""
-        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
-            os.eventfd_write(self._wake, 1)
+        """Let `listen` or `rest` return now; safe from any thread and signal handler."""
+        self._bell.ring()
 
     def drop(self) -> None:
         """Close the connection."""
@@ -134,29 +166,13 @@ class Subscription:
     def close(self) -> None:
         """Close everything; for good."""
         self.drop()
-        wake, self._wake = self._wake, -1
-        if wake >= 0:
-            os.close(wake)
-
-    def _poll(self, seconds: float) -> bool:
-        poller = select.poll()
-        poller.register(self._wake, select.POLLIN)
-        if self._line is not None:
-            poller.register(self._line, select.POLLIN)
-        ready = {fd for fd, _ in poller.poll(seconds * 1000)}
-        if self._wake not in ready:
-            return False
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
-        return True
+        self._bell.close()
 
     def _read(self, line: Line) -> list[Hint]:
-        hints: list[Hint] = []
         try:
-            for reply in line.arrived():
+            if replies := line.arrived():
                 self._silence.heard()
-                if hint := _hint(reply):
-                    hints.append(hint)
+                return [hint for reply in replies if (hint := _hint(reply))]
             if self._silence.ping_due():
                 line.send(PING)
         except (RedisError, OSError) as error:
@@ -165,7 +181,19 @@ class Subscription:
         if self._silence.left() <= 0:
             self.drop()
             raise StoreTimeout(f"Redis at {self._endpoint.place} has fallen silent.")
-        return hints
+        return []
+
+
+def _wait(bell: Bell, seconds: float, line: Line | None = None) -> bool:
+    """Wait until something can be read or the time has passed; whether the bell has rung."""
+    poller = select.poll()
+    poller.register(bell, select.POLLIN)
+    if line is not None:
+        poller.register(line, select.POLLIN)
+    rang = any(fd == bell.fileno() for fd, _ in poller.poll(seconds * 1000))
+    if rang:
+        bell.heard()
+    return rang
 
 
 class AsyncSubscription:
