@@ -163,7 +163,7 @@ class BaseTurn(ABC):
         """The slices for the yield call, none for the whole turn; TurnError when there is nothing."""
         if not self._held:
             raise TurnError(f"There is no turn on {named(self._part)} to yield.")
-        if unknown := set(slices) - set(self._part.kept):
+        if slices and (unknown := set(slices).difference(self._part.kept)):
             raise TurnError(
                 f"This turn has no slice {' '.join(sorted(unknown))}; it has {' '.join(self.slices)}."
             )

@@ -14,7 +14,7 @@ from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
-from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
+from slicelock.steps import Call, Flow, Now, Pause, Wait
 from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.line import Line
@@ -67,7 +67,12 @@ class Store:
             step = next(flow)
             while True:
                 try:
-                    answer = self._take(step, inbox)
+                    if isinstance(step, Call):
+                        answer: Any = self.run(step.command)
+                    elif isinstance(step, Now):
+                        answer = time.monotonic()
+                    else:
+                        answer = _wait(step, inbox)
                 except BaseException as failure:  # noqa: BLE001 - the flow decides
                     step = flow.throw(failure)
                 else:
@@ -82,20 +87,6 @@ class Store:
         with self._lock:
             self._closed = True
             self._drop()
-
-    # ------------------------------------------------------------ steps
-
-    def _take(self, step: Step, inbox: Inbox | None) -> Any:
-        match step:
-            case Call(command):
-                return self.run(command)
-            case Now():
-                return time.monotonic()
-            case Wait(seconds) if inbox is not None:
-                return inbox.wait(seconds)
-            case Wait(seconds) | Pause(seconds):
-                time.sleep(max(seconds, 0.0))
-                return None
 
     # ------------------------------------------------------------ calls, under the lock
 
@@ -153,3 +144,10 @@ class Store:
         line, self._line = self._line, None
         if line is not None:
             line.close()
+
+
+def _wait(step: Wait | Pause, inbox: Inbox | None) -> bool | None:
+    if inbox is not None and isinstance(step, Wait):
+        return inbox.wait(step.seconds)
+    time.sleep(max(step.seconds, 0.0))
+    return None
