@@ -172,7 +172,7 @@ class Pulse:
         self._beat_if_possible()
 
     def _follow(self, reply: BeatReply) -> None:
-        """After a brief beat: say the rest when nobody waits, but look at once when Redis did not expect it."""
+        """After a brief beat: say the rest when nobody waits; at once when Redis did not expect it."""
         if reply.epoch != self._epoch or any(outcome != "OK" for outcome in reply.results):
             self._again = True
         else:

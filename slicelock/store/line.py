@@ -43,7 +43,7 @@ class Line:
             self._socket.settimeout(timeout)
             return
         self._socket.settimeout(None)
-        limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+        limit = struct.pack("ll", *divmod(max(round(timeout * 1e6), 1), 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
 
