@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -71,6 +71,7 @@ class _Link:
     pending: deque[Fault | None] = field(default_factory=deque)
     deaf: bool = False  # the client is gone and its call is delivered late
     subscribed: bool = False
+    raw: bool = False  # a replica's: what follows PSYNC is no sequence of calls and replies
 
     def close(self) -> None:
         for end in (self.client, self.server):
@@ -98,7 +99,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._port = 0
+        self.port = 0
         self._call(self._listen)
         return self
 
@@ -113,7 +114,7 @@ class Proxy:
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"redis://127.0.0.1:{self._port}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def fault(self, fault: Fault, match: Match = any_call, *, skip: int = 0, times: int = 1) -> None:
         """After `skip` calls that match, do this to the next `times` of them."""
@@ -151,15 +152,19 @@ class Proxy:
     async def _listen(self) -> None:
         self._flow = asyncio.Event()
         self._flow.set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         await self._refuse()
         others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        if others:
+            _, hanging = await asyncio.wait(
+                others, timeout=1.0
+            )  # their links are closed: they end by themselves
+            for task in hanging:
+                task.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
 
     async def _cut(self) -> None:
         for link in list(self._links):
@@ -219,16 +224,30 @@ class Proxy:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(65_536):
                 data += chunk
-                for message in resp.take(data):
+                for message in self._messages(link, data):
                     if self.delay_s:
                         await asyncio.sleep(self.delay_s)
                     await self._flow.wait()
-                    handle(link, message)
+                    if not link.server.is_closing():
+                        handle(link, message)
         if ends_link():
             link.close()
 
+    def _messages(self, link: _Link, data: bytearray) -> Iterator[bytes]:
+        """Cut what has come whole off the front of `data`."""
+        if not link.raw:
+            yield from resp.take(data)
+        if link.raw and data:
+            yield bytes(data)
+            data.clear()
+
     def _on_call(self, link: _Link, message: bytes) -> None:
+        if link.raw:
+            link.server.write(message)
+            return
         words = resp.words(message)
+        if words[0].upper() == b"PSYNC":
+            link.raw = True
         name = words[0].decode().upper()
         self.calls[name] = self.calls.get(name, 0) + 1
         fault = self._fault_for(words)
@@ -258,6 +277,9 @@ class Proxy:
         return None
 
     def _on_reply(self, link: _Link, message: bytes) -> None:
+        if link.raw:
+            link.client.write(message)
+            return
         first = next(iter(resp.words(message)), b"")
         if link.deaf:
             link.pending.append(None)

@@ -17,10 +17,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
 SIZE = 3000  # numbers in each array: 24 kB
+REFUSED_S = 0.2
 FACTOR, SUMMAND = np.uint64(6364136223846793005), np.uint64(1442695040888963407)
 
 
@@ -37,6 +41,7 @@ class Plan:
     compute_s: float = 0.02  # the longest time of one use
     away_s: float = 0.02  # the longest time between two turns
     hesitate_s: float = 0.0  # in a turn, before the first use
+    until: str = ""  # a file that ends every lane after its present turn, however many turns are left
 
     def text(self) -> str:
         """For the command line."""
@@ -83,11 +88,12 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
-def expected(plan: Plan) -> dict[str, str]:
-    """The results of a job that nobody has interfered with, by lane and slice."""
+def expected(plan: Plan, taken: Mapping[str, int] | None = None) -> dict[str, str]:
+    """The results of a job that nobody has interfered with, by lane and slice; `taken` has the number of
+    turns of each lane that was ended early."""
     arrays: dict[str, np.ndarray] = {}
     for lane in plan.lanes:
-        for turn in turns(plan, lane):
+        for turn in islice(turns(plan, lane), taken[lane] if taken else None):
             for name in turn.slices:
                 array = arrays.setdefault(f"{lane}/{name}", start_of(plan, lane, name))
                 for _ in range(turn.rounds):
@@ -108,9 +114,8 @@ class Lane(threading.Thread):
         super().__init__(name=f"lane-{lane}")
         self.plan, self.lane = plan, lane
         self.devices = {name: SimDevice.attach(device) for name, device in plan.devices.items()}
-        self.slices = {
-            names: slicelock.Slice(*names, lane=lane) for names in {turn.slices for turn in turns(plan, lane)}
-        }
+        self.slice_of = cache(lambda names: slicelock.Slice(*names, lane=lane))
+        self.taken = 0
         self.arrays: dict[str, np.ndarray] = {}
         self.results: dict[str, str] = {}
         self.failure: BaseException | None = None
@@ -118,7 +123,10 @@ class Lane(threading.Thread):
     def run(self) -> None:
         try:
             for turn in turns(self.plan, self.lane):
+                if self.plan.until and Path(self.plan.until).exists():
+                    return
                 self._take(turn)
+                self.taken += 1
                 tell("yielded", lane=self.lane)
                 time.sleep(turn.away_s)
         except BaseException as failure:
@@ -126,12 +134,12 @@ class Lane(threading.Thread):
 
     def _take(self, turn: Turn) -> None:
         """One turn. When it is lost, what was computed is saved, and the rest is computed in another turn."""
-        from slicelock import LeaseLost
+        from slicelock import LeaseLost, StoreError
 
         left = list(turn.slices)
         while left:
             try:
-                with self.slices[turn.slices].turn() as held:
+                with self.slice_of(turn.slices).turn() as held:
                     tell("held", lane=self.lane, slices=turn.slices)
                     time.sleep(self.plan.hesitate_s)
                     held.check()
@@ -142,6 +150,9 @@ class Lane(threading.Thread):
                             held.yield_(name)
             except LeaseLost as loss:
                 tell("lost", lane=self.lane, why=type(loss).__name__, state_saved=loss.state_saved)
+            except StoreError as failure:  # Redis takes nothing more: it has no memory left
+                tell("refused", lane=self.lane, why=str(failure))
+                time.sleep(REFUSED_S)
 
     def _compute(self, turn: Turn, name: str, held: object) -> None:
         device = self.devices[name]
@@ -176,7 +187,11 @@ def main() -> None:
         lane.join()
     if failures := [lane.failure for lane in lanes if lane.failure]:
         raise failures[0]
-    tell("done", results={name: value for lane in lanes for name, value in lane.results.items()})
+    tell(
+        "done",
+        results={name: value for lane in lanes for name, value in lane.results.items()},
+        taken={lane.lane: lane.taken for lane in lanes},
+    )
 
 
 if __name__ == "__main__":
