@@ -183,8 +183,10 @@ class Switcher:
             if run not in self.at.page.stays and (reason := self.at.objection(run, self.wanted)):
                 return self._fail(Step.REFUSE, run, reason)
             self._let_in(gone)
-        except (SlicelockError, ValueError, OSError) as failure:
-            self._fail(Step.ADMIT, self.wanted.run, f"it cannot be admitted: {failure}")
+        except ValueError as failure:
+            self._fail(Step.ADMIT, run, f"it cannot be admitted: {failure}")
+        except (SlicelockError, OSError) as failure:  # this node's trouble, as a full disk: not the run's fault
+            self._fail(Step.EVICT, "", f"run {run} cannot be admitted: {failure}")
         else:
             self._reloads.pop(run, None)
             self._say("READY", run)

@@ -157,6 +157,22 @@ async def test_nor_does_a_journal_that_cannot_be_written_for_a_moment(
     assert rig.read(len(A)) == A
 
 
+async def test_nor_does_it_fail_the_request_of_a_run_that_is_loaded(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise AgentError("The journal cannot be written: the disk is full.")
+
+    await rig.turn("a", 10)
+    rig.want_nothing()
+    monkeypatch.setattr(rig.page, "admit", full)
+    result = await rig.turn("a", 20)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert "run a cannot be admitted: The journal cannot be written" in result.reason
+    monkeypatch.undo()
+    assert (await rig.turn("a", 30)).outcome == "READY"
+
+
 async def test_a_run_whose_image_is_gone_is_lost(faulty: tuple[Rig, Faulty]) -> None:
     rig, backend = faulty
     await rig.turn("b", 20)
@@ -244,7 +260,7 @@ async def test_what_was_written_outside_any_turn_is_wiped(rig: Rig) -> None:
 async def test_a_journal_that_cannot_be_written_admits_nobody(rig: Rig) -> None:
     rig.book._db.execute("PRAGMA query_only = ON")
     result = await rig.turn("a", 10)
-    assert (result.outcome, result.what) == ("FAILED", "refused")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")  # tried again later
     assert "cannot be written" in result.reason
     assert rig.admitted is None
     assert rig.accelerator.found(rig.devices) == ("", 0)
