@@ -7,8 +7,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+SECONDS ?= 120
+SEEDS ?= 1
+SERVER ?= valkey
+
 .DELETE_ON_ERROR:
-.PHONY: install demo test stateful bench check lint format types clean
+.PHONY: install demo test stateful chaos bench check lint format types clean
 
 install: .venv/installed
 
@@ -23,6 +27,9 @@ test: install
 
 stateful: install
 	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful
+
+chaos: install
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seeds $(SEEDS) --server $(SERVER) $(if $(WRITE),--write $(WRITE))
 
 bench: install
 	$(BIN)/slicelock bench handoff
