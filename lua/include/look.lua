@@ -22,7 +22,7 @@ function rules.look(s, from)
     budget = budget - 1
     local r = record('request', id)
     if r and startable(id, r, s) then return try_start(id, r) end
-    if not rules.passed_over(r, s) then return end
+    if not rules.passed_over(id, s) then return end
   end
   if #ids == SCAN then due('scan|' .. s .. '|' .. num(from + SCAN), pool - 1) end
 end

@@ -20,7 +20,7 @@ function rules.first_in(s, id)
   if not place or place > FAR then return false end
   for from = 0, place - 1, SCAN do
     for _, other in ipairs(redis.call('ZRANGE', key('queue', s), from, math.min(from + SCAN, place) - 1)) do
-      if not rules.passed_over(record('request', other), s) then return false end
+      if not rules.passed_over(other, s) then return false end
     end
   end
   return true

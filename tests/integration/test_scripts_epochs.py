@@ -273,6 +273,23 @@ def test_a_kept_slice_of_a_waiter_that_was_never_told_is_granted_when_it_asks(
     assert r1.again().outcome == "HELD"
 
 
+def test_nor_does_one_with_a_better_place_keep_it_from_its_own(world: World, r1: Member, r2: Member) -> None:
+    r2.hold("a")
+    r1.ask("a")
+    backup = world.scripts.backup()
+    r2.yield_()
+    world.serve()
+    world.new_epoch(backup)
+    r2.renew(done=1)
+    assert r2.ask("a", priority=10).outcome == "QUEUED"
+    world.settle()
+    assert world.queue("a") == [r2.id, r1.id]
+    assert world.slice("a").kept == r1.id
+    assert r2.again().outcome == "QUEUED"
+    assert r1.again().outcome == "SWITCHING"
+    assert world.queue("a") == [r2.id]
+
+
 def test_nothing_stays_kept_in_the_next_epoch(world: World, r1: Member) -> None:
     backup = world.scripts.backup()
     r1.hold("a")

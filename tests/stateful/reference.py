@@ -202,9 +202,12 @@ class Pool:
         return any(not (why.run and why.run == run) for why in self.slices[name].blocked.values())
 
     def passed_over(self, request: Request, here: str) -> bool:
-        """It cannot start, since one of its slices is blocked or another one settles: it holds nobody up."""
+        """It cannot start, since one of its slices is blocked or kept for another or another one settles: it
+        holds nobody up."""
         return any(
-            self.is_blocked(name, request.run) or (name != here and self.slices[name].settling is not None)
+            self.is_blocked(name, request.run)
+            or self.slices[name].kept not in ("", request.id)
+            or (name != here and self.slices[name].settling is not None)
             for name in request.slices
         )
 
