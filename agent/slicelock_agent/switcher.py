@@ -185,7 +185,8 @@ class Switcher:
             self._let_in(gone)
         except ValueError as failure:
             self._fail(Step.ADMIT, run, f"it cannot be admitted: {failure}")
-        except (SlicelockError, OSError) as failure:  # this node's trouble, as a full disk: not the run's fault
+        except (SlicelockError, OSError) as failure:
+            # This node's trouble, such as a full disk, is not the run's fault.
             self._fail(Step.EVICT, "", f"run {run} cannot be admitted: {failure}")
         else:
             self._reloads.pop(run, None)
