@@ -17,18 +17,18 @@ if not it then return reply({ 'NO_SUCH_SLICE' }) end
 
 if kind == 'node' then
   if it.slices then return reply({ 'IN_USE', 'reason', 'slices ' .. it.slices .. ' have it' }) end
+  redis.call('SREM', key('nodes'), name)   -- first: who may not do this, does nothing
   erase('node', name)
-  redis.call('SREM', key('nodes'), name)
   undue('node|' .. name)
   return reply({ 'OK' })
 end
 
 local reason = in_use(name)
 if reason then return reply({ 'IN_USE', 'reason', reason }) end
+redis.call('SREM', key('slices'), name)    -- first: who may not do this, does nothing
 for _, node in ipairs(words(it.nodes)) do leave_node(name, node) end
 erase('slice', name)
 redis.call('DEL', key('ready', name), key('queue', name))
-redis.call('SREM', key('slices'), name)
 redis.call('ZREM', DEADLINES, 'settle|' .. name, 'kept|' .. name, 'retry|' .. name)
 event('forgotten', 'slice', name)
 return reply({ 'OK' })

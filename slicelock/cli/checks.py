@@ -87,7 +87,7 @@ def rights(facts: ServerFacts) -> Finding:
         "rights",
         Verdict.FAILED,
         f"{', '.join(facts.refused)} refused: {first}",
-        "Allow this user: ACL SETUSER <user> ~slicelock:* &slicelock:* +@all -@dangerous +info.",
+        "Use the user that fits: client, agent, operator or viewer of examples/deploy/redis/users.acl.",
     )
 
 

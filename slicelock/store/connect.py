@@ -6,6 +6,7 @@ a failure goes to the flow, which repeats with the same request id or gives up.
 
 from __future__ import annotations
 
+import inspect
 import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
@@ -20,6 +21,12 @@ from redis.retry import Retry
 from slicelock.store.address import Address
 
 _pack = cast(Callable[[tuple[str, ...]], bytes], cast(Any, hiredis).pack_command)
+# Else redis-py tells its name and version on each connection: two calls, for which a user needs rights.
+_UNNAMED: dict[str, None] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(sync_links.AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 
 
 class Link(Protocol):
@@ -63,6 +70,7 @@ class Dialer:
             "decode_responses": False,
             "health_check_interval": 0,
             "client_name": f"slicelock-{name}",
+            **_UNNAMED,
         }
         if db := self._options.pop("db", 0):
             self._options["db"] = str(db)  # see `pack`

@@ -22,6 +22,8 @@ from slicelock.errors import ConfigurationError, SlicelockError, StoreError, Sto
 PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 # What only another setting of the database helps against.
 DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allowed")
+# A script runs with its caller's rights: how Redis 7 and Valkey, and Redis 6.2, say that they do not suffice.
+RIGHTS = ("ACL failure in script", "The user executing the script can't")
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
 
@@ -32,10 +34,10 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     text = str(error).strip().rstrip(".") or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
-    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)) or text.startswith(
-        DATABASE
-    ):
-        return _refused(error, text, place)
+    if isinstance(error, NoPermissionError) or text.startswith(RIGHTS):
+        return _forbidden(text, place)
+    if isinstance(error, (AuthenticationError, AuthorizationError)) or text.startswith(DATABASE):
+        return _refused(text, place)
     if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING):
         return StoreUnavailable(f"Redis at {place} cannot serve at the moment: {text}.")
     if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
@@ -45,12 +47,7 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     return StoreError(f"Redis at {place} answered with an error: {text}.")
 
 
-def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
-    if isinstance(error, NoPermissionError):
-        return ConfigurationError(
-            f"Redis at {place} does not give this user the rights that slicelock needs: {text}.",
-            advice="Allow it scripts, pub/sub, and the keys and channels that begin with slicelock:.",
-        )
+def _refused(text: str, place: str) -> ConfigurationError:
     if text.startswith(DATABASE):
         return ConfigurationError(
             f"Redis at {place} has no such database: {text}.",
@@ -59,6 +56,15 @@ def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
     return ConfigurationError(
         f"Redis at {place} refuses the user or the password: {text}.",
         advice="Check the credentials in SLICELOCK_REDIS_URL.",
+    )
+
+
+def _forbidden(text: str, place: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Redis at {place} does not give this user the rights that this needs: "
+        f"{text.partition(' script: ')[0]}.",
+        advice="Use the user that fits: client for jobs, agent for agents, operator to declare and forget, "
+        "viewer to look; examples/deploy/redis/users.acl has what each needs.",
     )
 
 

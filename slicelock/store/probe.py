@@ -107,7 +107,7 @@ def _persistence(link: Link, info: Mapping[str, str]) -> str:
 
 
 def _refused(link: Link, keys: Keys) -> dict[str, str]:
-    place = {"K": keys.prefix + "doctor", "C": keys.node_channel("doctor")}
+    place = {"K": keys.run("doctor"), "C": keys.node_channel("doctor")}
     refused: dict[str, str] = {}
     for words in TRIALS:
         link.send_command(*(place.get(word, word) for word in words))

@@ -152,7 +152,7 @@ def poor_user(
 def test_a_user_without_rights(call: Call, poor_user: str) -> None:
     ended = call("doctor")
     assert ended.code == ExitCode.OTHER
-    assert "XADD, PUBLISH refused" in ended.out and "ACL SETUSER" in ended.out
+    assert "XADD, PUBLISH refused" in ended.out and "users.acl" in ended.out
     assert "hidden" not in ended.out
 
 

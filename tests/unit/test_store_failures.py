@@ -23,6 +23,10 @@ from slicelock.store.server import Server
         (redis_errors.OutOfMemoryError("command not allowed"), errors.StoreError),
         (redis_errors.AuthenticationError("WRONGPASS"), errors.ConfigurationError),
         (redis_errors.NoPermissionError("no EVALSHA"), errors.ConfigurationError),
+        (
+            redis_errors.ResponseError("ACL failure in script: No permissions to access a key"),
+            errors.ConfigurationError,
+        ),
         (redis_errors.ResponseError("ERR something"), errors.StoreError),
     ],
 )
