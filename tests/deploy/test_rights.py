@@ -17,7 +17,7 @@ CLIENT = (wire.Acquire, wire.Renew, wire.Yield, wire.Cancel, wire.Register, wire
 SCRIPTS = {
     "client": CLIENT,
     "agent": (*CLIENT, wire.Beat, wire.Declare),
-    "operator": (wire.Declare, wire.Forget, wire.Revoke, wire.Status),
+    "operator": (wire.Declare, wire.Forget, wire.Drain, wire.Revoke, wire.Status),
     "viewer": (wire.Status,),
 }
 READS = {"HGETALL", "SMEMBERS", "SCARD", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZSCORE"}
@@ -78,8 +78,8 @@ OTHERS = (
     "KEYS *", "SCAN 0", "FLUSHALL", "FLUSHDB", "CONFIG SET maxmemory 1", "CONFIG REWRITE", "DEBUG SLEEP 1",
     "SHUTDOWN", "SAVE", "BGREWRITEAOF", "REPLICAOF h 1", "CLIENT KILL ID 1", "CLIENT PAUSE 1", "SCRIPT FLUSH",
     "SCRIPT KILL", "FUNCTION FLUSH", "ACL SETUSER x", "ACL LIST", "MONITOR", "MIGRATE h 1 k 0 1",
-    "SWAPDB 0 1", "MODULE LIST", "SET slicelock:{p}:meta x", "GET other", "HSET other f v", "DEL other", "RENAME a b",
-    "XTRIM slicelock:{p}:events MAXLEN 0", "PUBLISH other x", "SUBSCRIBE other", "PSUBSCRIBE *",
+    "SWAPDB 0 1", "MODULE LIST", "SET slicelock:{p}:meta x", "GET other", "HSET other f v", "DEL other",
+    "RENAME a b", "XTRIM slicelock:{p}:events MAXLEN 0", "PUBLISH other x", "SUBSCRIBE other", "PSUBSCRIBE *",
     "DUMP slicelock:{p}:meta", "SORT slicelock:{p}:slices",
 )  # fmt: skip
 
