@@ -28,6 +28,8 @@
 -- RUN_LOST the run's state on a slice is lost: slice, reason
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the request's id is the turn's number; a repetition gets the present state.
+--- @include "names"
+check_names(ARGV[1], ARGV[3], ARGV[5])
 --- @include "base"
 --- @include "done"
 --- @include "free"

@@ -9,6 +9,8 @@
 -- ALREADY it had ended before
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: an ended request stays ended; one not seen yet is remembered as ended.
+--- @include "names"
+check_names(ARGV[1], ARGV[3])
 --- @include "base_when_full"
 --- @include "finish"
 --- @include "begin"

@@ -10,6 +10,8 @@
 -- OK done: lanes, job
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the process is the key; its facts are replaced.
+--- @include "names"
+check_names(ARGV[1])
 --- @include "base"
 --- @include "begin"
 local run, process = ARGV[1], ARGV[3]

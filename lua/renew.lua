@@ -9,6 +9,8 @@
 -- OK parts (JSON list: the state of each), commands (JSON list), registered (1 or 0), epoch
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: it says what is, and changes only what differs.
+--- @include "names"
+check_names(ARGV[1])
 --- @include "base_when_full"
 --- @include "done"
 --- @include "begin"

@@ -9,6 +9,7 @@ local function speaks_for(r, part, process)
 end
 
 local function renew_part(run, job, process, part)
+  check_names(part.lane, part.member)
   local id = run .. '/' .. part.lane .. '/' .. num(part.k)
   local answer = { id = id, lane = part.lane, k = num(part.k) }
   local r = record('request', id)
