@@ -39,6 +39,8 @@ class Presence(StrEnum):
     """In a pid namespace that cannot be seen from here, or beyond what the agent can watch."""
     DENIED = "denied"
     """Of a user that the agent may not touch."""
+    OTHERS = "others"
+    """Started for another run than the one that names it, and so none of its processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,25 @@ def _walk(namespaces: Collection[int]) -> dict[int, dict[int, int]]:
 # ---------------------------------------------------------------- what may be killed
 
 
+def started_for(pid: int) -> tuple[str, str]:
+    """The run and the job that a process was started for, by its first environment; OSError: hidden, or gone.
+
+    Whoever starts a process decides on it, and nobody can change it afterwards.
+    """
+    parts = (part.partition(b"=") for part in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    words = {name: value for name, _, value in parts}
+    run, job = (words.get(name.encode(), b"").decode(errors="replace") for name in TAGS)
+    return run, job
+
+
+def of_another(pid: int, run: str) -> bool:
+    """Whether a process was certainly started for another run than this one."""
+    try:
+        return started_for(pid)[0] not in ("", run)
+    except OSError:
+        return False
+
+
 def tagged(pid: int, run: str, job: str) -> bool:
     """Whether the environment that a process was started with says that it belongs to this run.
 
@@ -173,12 +194,9 @@ def tagged(pid: int, run: str, job: str) -> bool:
     Without either, or where the environment cannot be read, the process may be watched but not touched.
     """
     try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
+        its_run, its_job = started_for(pid)
     except OSError:
         return False
-    parts = (part.partition(b"=") for part in raw.split(b"\0"))
-    words = {name: value for name, _, value in parts}
-    its_run, its_job = (words.get(name.encode(), b"").decode(errors="replace") for name in TAGS)
     return its_run == run if its_run else bool(its_job) and its_job == job
 
 

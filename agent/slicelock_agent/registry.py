@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from slicelock.identity import ProcessIdentity
 from slicelock.keys import NAME
 from slicelock.servers import Plan
 from slicelock_agent.journal import Journal
-from slicelock_agent.processes import Finder, Found, Presence
+from slicelock_agent.processes import Finder, Found, Presence, of_another
 from slicelock_agent.reconcile import whole_number
 
 log = logging.getLogger("slicelock_agent")
@@ -26,7 +27,12 @@ log = logging.getLogger("slicelock_agent")
 PROCESSES_LIMIT = 4096
 """Processes of one run that are looked at; a pidfd each, and no real run has as many on one node."""
 UNKNOWN_REV = ""
-PERHAPS_ALIVE = frozenset({Presence.HERE, Presence.UNSEEN, Presence.DENIED})
+UNTOUCHED = frozenset({Presence.UNSEEN, Presence.DENIED})
+PERHAPS_ALIVE = UNTOUCHED | {Presence.HERE}
+REASONS = {
+    Presence.DENIED: "is of a user that this agent may not touch",
+    Presence.OTHERS: "was started for another run, which SLICELOCK_RUN in its environment names",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +222,7 @@ class Registry:
             unseen = {
                 text: one.identity
                 for text, one in run.processes.items()
-                if one.found.presence in (Presence.UNSEEN, Presence.DENIED) and one.listed
+                if one.found.presence in UNTOUCHED and one.listed
             }
             if unseen:
                 self._meet(run, unseen, listed=True)
@@ -264,14 +270,32 @@ class Registry:
     def _meet(self, run: Run, new: Mapping[str, ProcessIdentity], *, listed: bool) -> None:
         if not new:
             return
-        found = self._finder.find(new.values())
+        found = self._find(run, new.values())
         for text, identity in new.items():
             run.processes[text] = Process(identity, found[identity], listed=listed)
             if found[identity].presence is Presence.HERE:
                 self._watch(found[identity].pidfd, lambda text=text: self._ended(run, text))
-            elif found[identity].presence is Presence.DENIED:
-                self._complain(run.name, f"process {identity.pid} is of a user that this agent may not touch")
+            elif found[identity].presence in REASONS:
+                self._complain(run.name, f"process {identity.pid} {REASONS[found[identity].presence]}")
         self._journal_processes(run.name, self._remembered(run))
+
+    def _find(self, run: Run, identities: Collection[ProcessIdentity]) -> Mapping[ProcessIdentity, Found]:
+        """Look up a run's processes; let go of those that are another's, or more than can be watched."""
+        found = self._finder.find(identities)
+        room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - sum(
+            len(r.here()) for r in self.runs.values()
+        )
+        for identity, one in found.items():
+            if one.presence is not Presence.HERE:
+                continue
+            others = of_another(one.pid, run.name)
+            if others or room <= 0:
+                os.close(one.pidfd)
+                found[identity] = Found(Presence.OTHERS if others else Presence.UNSEEN)
+            room -= not others
+        if room < 0:
+            self._complain(run.name, "it has more processes than this agent can watch (RLIMIT_NOFILE)")
+        return found
 
     def _remembered(self, run: Run) -> set[str]:
         """Processes whose end matters: alive here, or ended here with the run's state still to be dropped."""

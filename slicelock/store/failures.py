@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -24,6 +26,7 @@ PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN",
 DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allowed")
 # A script runs with its caller's rights: how Redis 7 and Valkey, and Redis 6.2, say that they do not suffice.
 RIGHTS = ("ACL failure in script", "The user executing the script can't")
+SCRIPT = re.compile(r" script: (\w+, )?on @user_script.*")  # where in a script, which nobody can use
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
 
@@ -62,7 +65,7 @@ def _refused(text: str, place: str) -> ConfigurationError:
 def _forbidden(text: str, place: str) -> ConfigurationError:
     return ConfigurationError(
         f"Redis at {place} does not give this user the rights that this needs: "
-        f"{text.partition(' script: ')[0]}.",
+        f"{SCRIPT.sub('', text)}.",
         advice="Use the user that fits: client for jobs, agent for agents, operator to declare and forget, "
         "viewer to look; examples/deploy/redis/users.acl has what each needs.",
     )

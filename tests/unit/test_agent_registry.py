@@ -265,3 +265,31 @@ def test_whatever_stands_in_redis_nothing_stops(
     registry.prune(set())
     registry.close()
     journal.close()
+
+
+async def test_a_process_of_another_run_is_left_alone(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody can name any process; the environment that it was started with says whose it is."""
+    code = "import time; time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "SLICELOCK_RUN": "mine"}) as child:
+        one = identity(child.pid)
+        registry.learn({"evil": told(**{one: entry(hooks=[{"name": "x"}])}), "mine": told(**{one: entry()})})
+        assert registry.processes("evil") == []
+        assert [process.found.pid for process in registry.processes("mine")] == [child.pid]
+        assert "started for another run" in caplog.text
+        child.kill()
+    await wait_until_async(lambda: registry.dead(["mine"]) == {"mine"})
+    registry.learn({"evil": told(2, **{one: entry(), GONE: entry()})})
+    assert registry.dead(["evil"]) == {"evil"}, "it does not live as long as another's process"
+
+
+async def test_no_more_is_watched_than_leaves_room_for_the_rest(
+    registry: Registry, child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.learn({"good": told(**{identity(child.pid): entry()})})
+    monkeypatch.setattr("resource.getrlimit", lambda _: (4, 4))
+    for number in range(4):
+        registry.learn({f"r{number}": told(**{identity(): entry()})})
+    assert [len(registry.processes(run)) for run in ("good", "r0", "r1", "r3")] == [1, 1, 0, 0]
+    assert not registry.dead(["r1", "r3"])
