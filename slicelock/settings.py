@@ -94,6 +94,9 @@ class StoreSettings(_Base):
     """The user of Redis, where the URL has none."""
     redis_password: SecretStr | None = None
     """The password for Redis, where the URL has none."""
+    redis_password_file: Path | None = None
+    """Instead of `redis_password`: a file with the password, as Docker, Kubernetes and systemd hand secrets
+    out. It stays out of the environment."""
     sentinels: str | None = None
     """Instead of the URL: the Sentinels, as `host:26379,host:26379,host:26379`. TLS is used when `tls_ca` or
     `tls_cert` is set."""
@@ -105,6 +108,8 @@ class StoreSettings(_Base):
     """The user of the Sentinels, if they have passwords of their own."""
     sentinel_password: SecretStr | None = None
     """The password for the Sentinels. Redis' password is not used for them."""
+    sentinel_password_file: Path | None = None
+    """Instead of `sentinel_password`: a file with the password."""
     tls_ca: Path | None = None
     """For `rediss`: the file with the certificates that the servers' are checked against. Default: the
     system's."""
@@ -117,6 +122,17 @@ class StoreSettings(_Base):
     key prefix."""
     store_timeout: Annotated[float, Field(gt=0, le=60)] = 5.0
     """Seconds to wait for Redis to connect or to answer one call."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets(cls, given: dict[str, object]) -> dict[str, object]:
+        for name in ("redis_password", "sentinel_password"):
+            if path := given.get(f"{name}_file"):
+                if given.get(name):
+                    variable = f"{PREFIX}{name.upper()}"
+                    raise ValueError(f"{variable} and {variable}_FILE are both set; remove one of them")
+                given = {**given, name: _secret(name, Path(str(path)))}
+        return given
 
     @field_validator("pool")
     @classmethod
@@ -149,6 +165,18 @@ class StoreSettings(_Base):
                 "prints, or set SLICELOCK_MODE=off to run without taking turns.",
             )
         return self.redis_url.get_secret_value()
+
+
+def _secret(name: str, path: Path) -> str:
+    """A file's text without the line's end that editors leave."""
+    try:
+        secret = path.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {path} cannot be read: {why}") from None
+    if not secret:
+        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {path} is empty")
+    return secret
 
 
 def _named(kind: str, value: str) -> str:

@@ -37,10 +37,9 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     text = str(error).strip().rstrip(".") or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
-    if isinstance(error, NoPermissionError) or text.startswith(RIGHTS):
-        return _forbidden(text, place)
-    if isinstance(error, (AuthenticationError, AuthorizationError)) or text.startswith(DATABASE):
-        return _refused(text, place)
+    refusals = (AuthenticationError, AuthorizationError, NoPermissionError)
+    if isinstance(error, refusals) or text.startswith((*DATABASE, *RIGHTS)):
+        return _refused(error, text, place)
     if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING):
         return StoreUnavailable(f"Redis at {place} cannot serve at the moment: {text}.")
     if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
@@ -50,7 +49,13 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     return StoreError(f"Redis at {place} answered with an error: {text}.")
 
 
-def _refused(text: str, place: str) -> ConfigurationError:
+def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
+    if isinstance(error, NoPermissionError) or text.startswith(RIGHTS):
+        return ConfigurationError(
+            f"Redis at {place} does not give this user the rights that this needs: {SCRIPT.sub('', text)}.",
+            advice="Use the user that fits: client for jobs, agent for agents, operator to declare and "
+            "forget, viewer to look; examples/deploy/redis/users.acl has what each needs.",
+        )
     if text.startswith(DATABASE):
         return ConfigurationError(
             f"Redis at {place} has no such database: {text}.",
@@ -59,15 +64,6 @@ def _refused(text: str, place: str) -> ConfigurationError:
     return ConfigurationError(
         f"Redis at {place} refuses the user or the password: {text}.",
         advice="Check the credentials in SLICELOCK_REDIS_URL.",
-    )
-
-
-def _forbidden(text: str, place: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"Redis at {place} does not give this user the rights that this needs: "
-        f"{SCRIPT.sub('', text)}.",
-        advice="Use the user that fits: client for jobs, agent for agents, operator to declare and forget, "
-        "viewer to look; examples/deploy/redis/users.acl has what each needs.",
     )
 
 

@@ -17,12 +17,12 @@ USERS = ("agent", "client", "operator", "viewer")
 MARK = "Mark3d-Secr3t"
 
 
-def acl_file(folder: Path, *users: str, url: str = "redis://{}@redis:6379/0") -> Path:
+def acl_file(folder: Path) -> Path:
     """The ACL file that users.sh makes of secrets that it finds in a folder."""
     secrets = folder / "secrets"
     secrets.mkdir(exist_ok=True)
-    for user in users or USERS:
-        (secrets / f"{user}_url").write_text(url.format(f"{user}:{MARK}-{user}") + "\n")
+    for user in USERS:
+        (secrets / f"{user}_password").write_text(f"{MARK}-{user}\n")
     made = subprocess.run(
         ["sh", DEPLOY / "redis/users.sh", secrets], capture_output=True, text=True, check=True, timeout=20
     )
@@ -39,6 +39,9 @@ class Guarded:
 
     def url(self, user: str) -> str:
         return self.server.url.replace("://", f"://{user}:{MARK}-{user}@")
+
+    def password_file(self, user: str) -> Path:
+        return Path(self.server.options["aclfile"]).with_name("secrets") / f"{user}_password"
 
     def connect(self, user: str) -> redis.Redis:
         return connect(self.url(user))

@@ -136,3 +136,30 @@ def test_a_password_shows_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
 def test_every_setting_has_its_reference_text(kind: type[StoreSettings]) -> None:
     assert all(field.description for field in kind.model_fields.values())
+
+
+def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+    given = StoreSettings.load(redis_password_file=tmp_path / "secret")
+    assert given.redis_password is not None
+    assert given.redis_password.get_secret_value() == "s3cret"
+    assert "s3cret" not in repr(given)
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "says"),
+    [
+        (None, {}, "No such file"),
+        (b"", {}, "is empty"),
+        (b"\xff", {}, "not UTF-8"),
+        (b"x", {"redis_password": "hidden"}, "both set"),
+    ],
+)
+def test_a_file_without_a_password_is_refused_by_name(
+    tmp_path: Path, content: bytes | None, more: dict[str, str], says: str
+) -> None:
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"SLICELOCK_REDIS_PASSWORD_FILE.*{says}") as caught:
+        StoreSettings.load(redis_password_file=tmp_path / "secret", **more)
+    assert "hidden" not in str(caught.value)
