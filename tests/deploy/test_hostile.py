@@ -192,7 +192,8 @@ def test_huge_and_binary_fields(stage: AgentStage, agent: LocalAgent, text: str)
 FORGED = [
     b"", b"\xff\xfe", b"grant", b"grant s", b"grant s x evil/main/1",
     b"grant s 99999999999999999999 evil/main/1", b"grant nothing 5 evil/main/1", b"grant s -1 evil/main/1",
-    b"revoke s", b"run ../../x", b"run " + b"x" * 100_000, b"command evil", "grant s \u0663 evil/main/1".encode(),
+    b"revoke s", b"run ../../x",
+    b"run " + b"x" * 100_000, b"command evil", "grant s \u0663 evil/main/1".encode(),
 ]  # fmt: skip
 
 
