@@ -167,7 +167,7 @@ def test_everybody_lives_a_whole_life_with_the_rights_of_the_file(deployment: De
         two.kill()  # its agent sees it die
         wait_until(lambda: not any(view.holder for view in deployment.picture().slices))
         kinds = events(deployment)
-        assert {"asked", "held", "ended", "declared"} - kinds == set()
+        assert {"queued", "held", "ended", "declared"} - kinds == set()
         code, text = deployment.command("operator", "status", "--json")
         assert (code, len(json.loads(text)["slices"])) == (0, 2)
     for name in ("trainers", "samplers"):
