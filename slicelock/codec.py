@@ -126,3 +126,7 @@ class Command(Generic[R]):
     def decode(self, raw: Sequence[Raw]) -> R:
         """Read the script's answer to this call."""
         return cast(R, self.reply.decode(raw))
+
+    def needs_replicas(self, reply: R) -> bool:
+        """Whether nobody may rely on this answer before replicas have what it says."""
+        return False

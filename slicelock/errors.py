@@ -5,6 +5,7 @@ SlicelockError
 ├── StoreError                the coordinator (Redis)
 │   ├── StoreUnavailable      not reached; nothing was done
 │   ├── StoreTimeout          sent, no answer: undecided
+│   ├── NotReplicated         granted, but no replica has confirmed it
 │   └── SchemaMismatch        the pool was written by another version
 ├── TurnError                 a turn
 │   ├── NotGranted            the turn did not begin
@@ -64,6 +65,10 @@ class StoreUnavailable(StoreError):
 
 class StoreTimeout(StoreError):
     """Redis did not answer in time; the call may or may not have been carried out."""
+
+
+class NotReplicated(StoreError):
+    """No replica has confirmed the grant in time, so it does not count."""
 
 
 class SchemaMismatch(StoreError):

@@ -87,6 +87,10 @@ class Keys:
     def node_channel(self, name: str) -> str:
         return f"{self.prefix}ch:node:{name}"
 
+    @property
+    def wait_channel(self) -> str:
+        return f"{self.prefix}ch:wait"
+
     def run_channel(self, run: str) -> str:
         return f"{self.prefix}ch:run:{run}"
 

@@ -123,6 +123,10 @@ class StoreSettings(_Base):
     store_timeout: Annotated[float, Field(gt=0, le=60)] = 5.0
     """Seconds to wait for Redis to connect or to answer one call."""
 
+    wait_replicas: Annotated[int, Field(ge=0, le=9)] | None = None
+    """How many replicas must confirm a grant of an agentless slice before it counts; 0: none. Default: 1 with
+    Sentinels or where the primary has replicas, else 0."""
+
     @model_validator(mode="before")
     @classmethod
     def _secrets(cls, given: dict[str, object]) -> dict[str, object]:

@@ -63,6 +63,10 @@ class Acquire(Command[AcquireReply]):
     phase: str = ""
     no_wait: bool = False
 
+    def needs_replicas(self, reply: AcquireReply) -> bool:
+        """A grant that no agent confirms."""
+        return reply.outcome == "HELD" and reply.agentless
+
 
 @dataclass(frozen=True, slots=True)
 class RenewReply(Reply):

@@ -11,6 +11,7 @@ from slicelock.errors import (
     AcquireTimeout,
     ConfigurationError,
     NotGranted,
+    NotReplicated,
     StoreError,
     StoreTimeout,
     StoreUnavailable,
@@ -18,7 +19,7 @@ from slicelock.errors import (
 from slicelock.protocol.ledger import Ledger, Part, Who
 from slicelock.protocol.refusals import named, refusal
 from slicelock.steps import Call, Flow, Now, Wait
-from slicelock.wire import AcquireReply
+from slicelock.wire import AcquireReply, Cancel
 
 log = logging.getLogger("slicelock")
 
@@ -106,6 +107,11 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
         sent = patience.last
         try:
             reply: AcquireReply = yield from _ask(ledger, part)
+        except NotReplicated as failure:
+            if not part.wish.wait:
+                raise NotGranted(f"No turn on {named(part)}. {failure}") from None
+            yield from _take_back(ledger, part, str(failure))
+            reply, reason = AcquireReply("UNDECIDED"), str(failure).rstrip(".")
         except (StoreUnavailable, StoreTimeout) as failure:
             if not ledger.registered or not part.wish.wait:
                 raise
@@ -133,6 +139,26 @@ def _ask(ledger: Ledger, part: Part) -> Flow[AcquireReply]:
         ledger.number(part)
     part.asked = part.spent = True
     return (yield Call(ledger.acquire_call(part)))
+
+
+def _take_back(ledger: Ledger, part: Part, why: str) -> Flow[None]:
+    """Undo a grant that replicas have not confirmed; the next one is asked for, with the same waiting time.
+
+    With several members only the question is repeated: others may have begun their turn already, and
+    cancelling would end it.
+    """
+    who = ledger.who
+    if who.members > 1:
+        return
+    cancel = Cancel(who.run, who.job, part.lane, part.k, why)
+    ledger.keep(cancel)
+    ledger.number(part, part.k + 1)
+    try:
+        yield Call(cancel)
+    except (StoreError, ConfigurationError) as trouble:
+        log.info("taking back the grant of %s is left to the companion: %s", named(part), trouble)
+    else:
+        ledger.delivered(cancel)
 
 
 def register(ledger: Ledger) -> Flow[None]:

@@ -19,6 +19,8 @@ from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
 from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened_async
+from slicelock.store.replicas import Replicas
+from slicelock.store.server import Server
 
 T = TypeVar("T")
 
@@ -39,6 +41,8 @@ class AsyncStore:
 
     def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
         self._endpoint = Endpoint(settings, name)
+        self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
+        self._server = Server()
         self._timeout = settings.store_timeout
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
@@ -51,8 +55,10 @@ class AsyncStore:
     async def run(self, command: Command[R]) -> R:
         """Run one script and decode its answer."""
         async with self._lock:
-            raw = await self._call(command)
-        return command.decode(raw)
+            reply = command.decode(await self._call(command))
+            if command.needs_replicas(reply):
+                await self._await_replicas()
+        return reply
 
     async def drive(self, flow: Flow[T], inbox: AsyncInbox | None = None) -> T:
         """Run a flow to its end. Whatever interrupts it is thrown into it; its clean-up call is shielded."""
@@ -133,10 +139,28 @@ class AsyncStore:
             await self._drop()  # an interrupted exchange leaves half a reply behind
             raise
 
+    async def _await_replicas(self) -> None:
+        """On the connection of the grant, and on no other."""
+        needed, link = self._replicas.needed(self._server), self._link
+        if not needed or link is None:
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                await link.send_packed_command([self._replicas.question(needed)])
+                await link.read_response()
+                confirmed = await link.read_response()
+        except (RedisError, OSError) as error:
+            await self._drop()
+            raise self._replicas.refused(explain(error, self._endpoint.place, sent=True)) from None
+        except BaseException:
+            await self._drop()
+            raise
+        self._replicas.check(confirmed, needed, self._endpoint.place)
+
     async def _connect(self) -> AsyncLink:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
-        link, _ = await opened_async(self._endpoint, self._timeout)
+        link, self._server = await opened_async(self._endpoint, self._timeout)
         self._link = link
         await self._close_with_loop()
         return link

@@ -19,6 +19,8 @@ from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.replicas import Replicas
+from slicelock.store.server import Server
 
 T = TypeVar("T")
 
@@ -40,6 +42,8 @@ class Store:
 
     def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
         self._endpoint = Endpoint(settings, name)
+        self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
+        self._server = Server()
         self._timeout = settings.store_timeout
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
@@ -51,15 +55,13 @@ class Store:
         """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
         if patience is None:
             with self._lock:
-                raw = self._call(command, None)
-        elif self._lock.acquire(timeout=patience):
-            try:
-                raw = self._call(command, patience)
-            finally:
-                self._lock.release()
-        else:
+                return self._run(command, None)
+        if not self._lock.acquire(timeout=patience):
             raise StoreUnavailable("Other calls to Redis take too long; this one was not made.")
-        return command.decode(raw)
+        try:
+            return self._run(command, patience)
+        finally:
+            self._lock.release()
 
     def drive(self, flow: Flow[T], inbox: Inbox | None = None) -> T:
         """Run a flow to its end. Whatever interrupts it is thrown into it, so that it can clean up."""
@@ -90,6 +92,12 @@ class Store:
 
     # ------------------------------------------------------------ calls, under the lock
 
+    def _run(self, command: Command[R], patience: float | None) -> R:
+        reply = command.decode(self._call(command, patience))
+        if command.needs_replicas(reply):
+            self._await_replicas()
+        return reply
+
     def _call(self, command: Command, patience: float | None) -> Any:
         source = load(command.script, self._overlay)
         tail = ("1", self._meta, *command.argv())
@@ -112,6 +120,23 @@ class Store:
         except BaseException:
             self._drop()  # an interrupted exchange leaves half a reply behind
             raise
+
+    def _await_replicas(self) -> None:
+        """On the connection of the grant, and on no other."""
+        needed, line = self._replicas.needed(self._server), self._line
+        if not needed or line is None:
+            return
+        try:
+            line.send(self._replicas.question(needed))
+            line.receive()
+            confirmed = line.receive()
+        except (RedisError, OSError) as error:
+            self._drop()
+            raise self._replicas.refused(explain(error, self._endpoint.place, sent=True)) from None
+        except BaseException:
+            self._drop()
+            raise
+        self._replicas.check(confirmed, needed, self._endpoint.place)
 
     def _send(self, call: bytes, patience: float | None) -> Line:
         """Send the whole call or nothing of it: what fails here has not been carried out.
@@ -136,7 +161,8 @@ class Store:
     def _connect(self, patience: float | None) -> Line:
         if self._closed:
             raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
-        link, _ = opened(self._endpoint, self._timeout if patience is None else min(patience, self._timeout))
+        limit = self._timeout if patience is None else min(patience, self._timeout)
+        link, self._server = opened(self._endpoint, limit)
         self._line = line = Line(link, self._timeout)
         return line
 

@@ -212,12 +212,13 @@ class Deployment:
         wait_until(lambda: self.followers() >= len(nodes) - 1, START_S, "all replicas are in step")
 
     def followers(self) -> int:
-        """How many replicas are in step with the primary."""
+        """How many replicas are in step with the primary, and have said so: they confirm writes then."""
         try:
             facts = self.primary.info()
         except (RedisError, OSError):
             return 0
-        return sum(fact.get("state") == "online" for name, fact in facts.items() if _is_replica(name))
+        replicas = [fact for name, fact in facts.items() if _is_replica(name)]
+        return sum(fact["state"] == "online" and fact["offset"] > 0 for fact in replicas)
 
     def wait_failover(self, old: Node, since: float, timeout: float = 20.0) -> Node:
         """Wait until another node than `old` is the primary and takes writes; notes the seconds it took."""

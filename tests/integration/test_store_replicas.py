@@ -1,0 +1,106 @@
+"""A grant of an agentless slice counts once replicas have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from slicelock import errors
+from slicelock.embedded import EmbeddedServer
+from slicelock.settings import StoreSettings
+from slicelock.store import AsyncStore, Store
+from slicelock.wire import Acquire, AcquireReply, Cancel, Declare
+from tests.support.scripts import connect
+from tests.support.wait import wait_until
+
+POOL = "p"
+
+
+def acquire(k: int = 1) -> Acquire:
+    return Acquire("r1", "j1", "main", k, "0", 1, ("a",), "b:1:2:3", 60_000, 15_000)
+
+
+def settings(url: str, **facts: object) -> StoreSettings:
+    return StoreSettings.load(redis_url=url, pool=POOL, **({"store_timeout": 0.5} | facts))
+
+
+@pytest.fixture
+def primary(own_server: Callable[..., EmbeddedServer]) -> EmbeddedServer:
+    """A primary with one replica, which is in step, and the agentless slice a."""
+    made = own_server(port=0, options={"repl-diskless-sync-delay": "0"})
+    own_server(port=0, options={"replicaof": f"127.0.0.1 {made.port}"})
+    with connect(made.url) as client:  # a replica confirms nothing in the first second after it was copied
+        wait_until(lambda: client.set("x", "1") and client.wait(1, 100) == 1)
+        client.delete("x")
+    with closing(Store(settings(made.url))) as store:
+        store.run(Declare("a", {}))
+    return made
+
+
+def cut(server: EmbeddedServer) -> None:
+    """The primary loses its replica, and takes none until the test ends."""
+    with connect(server.url) as client:
+        client.config_set("requirepass", "other")  # the replica cannot come back
+        client.execute_command("CLIENT", "KILL", "TYPE", "replica")
+
+
+async def grant(kind: str, given: StoreSettings, *before: Callable[[], None]) -> AcquireReply:
+    """The answer to a question for the turn; `before`: what happens once the connection is open."""
+    if kind == "async":
+        made = AsyncStore(given)
+        try:
+            await made.run(Cancel("other", "j1", "main", 1))
+            for step in before:
+                step()
+            return await made.run(acquire())
+        finally:
+            await made.aclose()
+    with closing(Store(given)) as store:
+        store.run(Cancel("other", "j1", "main", 1))
+        for step in before:
+            step()
+        return store.run(acquire())
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_a_confirmed_grant_counts(kind: str, primary: EmbeddedServer) -> None:
+    assert (await grant(kind, settings(primary.url))).outcome == "HELD"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_an_unconfirmed_grant_does_not(kind: str, primary: EmbeddedServer) -> None:
+    with pytest.raises(errors.NotReplicated, match="0 of 1 replicas"):
+        await grant(kind, settings(primary.url), lambda: cut(primary))
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_more_replicas_than_there_are_confirm_nothing(kind: str, primary: EmbeddedServer) -> None:
+    with pytest.raises(errors.NotReplicated, match="1 of 2 replicas"):
+        await grant(kind, settings(primary.url, wait_replicas=2))
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_it_can_be_switched_off(kind: str, primary: EmbeddedServer) -> None:
+    off = settings(primary.url, wait_replicas=0)
+    assert (await grant(kind, off, lambda: cut(primary))).outcome == "HELD"
+
+
+async def test_without_replicas_nothing_is_waited_for(own_server: Callable[..., EmbeddedServer]) -> None:
+    server = own_server()
+    with closing(Store(settings(server.url))) as store:
+        store.run(Declare("a", {}))
+    assert (await grant("sync", settings(server.url))).outcome == "HELD"
+
+
+async def test_a_grant_written_by_another_connection_is_confirmed_too(primary: EmbeddedServer) -> None:
+    """`WAIT` counts from the connection's own last write; here that one is older than the grant."""
+    with closing(Store(settings(primary.url))) as first, closing(Store(settings(primary.url))) as second:
+        holder = Acquire("r2", "j2", "main", 1, "0", 1, ("a",), "b:9:2:3", 60_000, 15_000)
+        assert first.run(holder).outcome == "HELD"
+        assert second.run(acquire()).outcome == "QUEUED"
+        cut(primary)
+        first.run(Cancel("r2", "j2", "main", 1))
+        with pytest.raises(errors.NotReplicated):
+            second.run(acquire())
