@@ -16,7 +16,7 @@ from slicelock.cli.console import say, show_json
 from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 
-ORDER = ("demo", "up", "status", "events", "run", "revoke", "slice", "doctor", "bench", "version")
+ORDER = ("demo", "up", "status", "events", "report", "run", "revoke", "slice", "doctor", "bench", "version")
 
 
 class Ordered(TyperGroup):

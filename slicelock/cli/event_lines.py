@@ -82,8 +82,8 @@ def moved(event: Event) -> Iterator[str]:
 
 
 def gb(size: float) -> str:
-    """Bytes for people: `1.50 GB`, `12.0 MB`."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+    """Bytes for people: `1.5 GB`, `12 MB`."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size >= limit:
             return f"{size / limit:.3g} {unit}"
     return f"{size:.0f} B"

@@ -8,8 +8,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from slicelock import estimate
 
 
 @dataclass(slots=True)
@@ -41,11 +42,12 @@ class Meter:
         seen.seconds += now - since
 
     def report(self, job: str, now: float) -> str:
-        """What was seen, and what sharing would gain: saved = 1 − max(T, 2·busy) / 2T."""
+        """What was seen, and what sharing would gain."""
         if self.begun is None or now <= self.begun:
             return f"slicelock observed no turn of {job}."
-        total, busy = now - self.begun, covered(self.spans)
-        saved = 1 - max(total, 2 * busy) / (2 * total)
+        total, busy = now - self.begun, estimate.covered(self.spans)
+        shared = estimate.together(total, busy)
+        saved = estimate.saved(2 * total, shared)
         lines = [
             f"slicelock observed {job} for {total:.1f} s: the accelerators were in use {busy / total:.0%} "
             f"of the time ({busy:.1f} s in {len(self.spans)} turns).",
@@ -54,19 +56,10 @@ class Meter:
                 f"{phase.seconds / phase.turns:>9.3f} s each"
                 for name, phase in sorted(self.phases.items())
             ),
-            f"Two such jobs that take turns would need {max(total, 2 * busy):.1f} s instead of "
+            f"Two such jobs that take turns would need {shared:.1f} s instead of "
             f"{2 * total:.1f} s one after the other: {saved:.0%} saved, without the time for switches.",
         ]
         return "\n".join(lines)
-
-
-def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Seconds covered by at least one span: turns of several lanes may overlap."""
-    seconds, end = 0.0, float("-inf")
-    for begin, until in sorted(spans):
-        seconds += max(until - max(begin, end), 0.0)
-        end = max(end, until)
-    return seconds
 
 
 class Observer:

@@ -181,8 +181,10 @@ class History:
             self._gave.discard((event.request, name))
 
     def _requeued(self, event: Event) -> None:
-        self._wait_of(event).requeued.append(event.text("reason"))
-        self._waiting[event.request].granted_ms = None
+        wait = self._wait_of(event)
+        wait.requeued.append(event.text("reason"))
+        wait.queued_ms = wait.complete_ms or event.t_ms
+        wait.granted_ms = None
         for name in event.slices:
             seen = self._slice(name)
             self._end_switch(seen, event, "requeued")

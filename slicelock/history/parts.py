@@ -47,6 +47,11 @@ class Wait:
     requeued: list[str] = field(default_factory=list[str])
     """Why it went back to its place, each time."""
 
+    @property
+    def complete_ms(self) -> int | None:
+        """Since when only others were waited for: all members had joined. None: never, as far as is known."""
+        return self.queued_ms or self.granted_ms or self.ended_ms
+
 
 @dataclass(slots=True)
 class Done:

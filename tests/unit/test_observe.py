@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slicelock.client.observe import Meter, covered
+from slicelock.client.observe import Meter
+from slicelock.estimate import covered
 
 
 @pytest.mark.parametrize(
