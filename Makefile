@@ -23,7 +23,8 @@ demo: install
 	@$(BIN)/slicelock demo
 
 test: install
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadgroup -m 'not alone'
+	$(BIN)/pytest -m alone
 
 stateful: install
 	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful

@@ -1,8 +1,17 @@
-"""`python -m slicelock` is `slicelock`."""
+"""The program `slicelock`, also as `python -m slicelock`. Imports nothing before Ctrl-C is looked after."""
 
 import sys
 
-from slicelock.cli import main
+
+def main() -> int:
+    """Run the command line; after Ctrl-C, also during the start, the shell's code for it and no traceback."""
+    try:
+        from slicelock.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from slicelock.errors import AgentError
+from slicelock.exits import ERRORS
 from slicelock.guard import die_with_parent
 
 READY = "slicelock-agent ready"
@@ -27,7 +28,8 @@ class LocalAgent:
     beside those of this process. What the agent logs is kept in a temporary file: `log()` is all of it,
     `news()` what came since the last call.
 
-    Raises AgentError with the agent's last words when it does not get ready. The kernel ends the agent with
+    Raises, with the agent's last words, what has kept it from getting ready: ConfigurationError,
+    StoreUnavailable, else AgentError. The kernel ends the agent with
     the *thread* that started it.
     """
 
@@ -68,10 +70,10 @@ class LocalAgent:
             start_new_session=True,  # Ctrl-C in a terminal is for the program alone
         )
         if not self._becomes_ready(self._process.stdout):
-            said = self.log().strip().splitlines()
             self.stop()
+            said = self.log().strip().splitlines()
             why = said[-1].removeprefix("slicelock-agent: error: ") if said else "it said nothing"
-            raise AgentError(f"The agent did not start: {why}")
+            raise ERRORS.get(self._process.wait(), AgentError)(f"The agent did not start: {why}")
         return self
 
     def stop(self) -> None:

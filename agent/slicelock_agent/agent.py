@@ -184,6 +184,15 @@ class Agent:
             async with asyncio.timeout(STOP_PATIENCE_S):
                 await asyncio.gather(*(switcher.stopped() for switcher in switchers))
                 await self._pulse.told_all()
+        self._retire()
+
+    def _retire(self) -> None:
+        """Devices of which no run has anything any more need not outlive the agent."""
+        assert self._registry is not None
+        for switcher in self._pulse.switchers.values():
+            at = switcher.at
+            if set(at.page.stays) <= self._registry.dead(at.page.stays):
+                at.accelerator.retire(at.devices)
 
     async def close(self) -> None:
         """Let go of everything; nothing on the devices changes."""

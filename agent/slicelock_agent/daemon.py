@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from slicelock.errors import ConfigurationError, SlicelockError, StoreError
+from slicelock.errors import SlicelockError
+from slicelock.exits import exit_code, named
 from slicelock.settings import AgentSettings
 from slicelock_agent import check
 from slicelock_agent.agent import Agent
@@ -23,7 +24,6 @@ from slicelock_agent.supervision import unless
 
 log = logging.getLogger("slicelock_agent")
 
-USAGE, SETTINGS, UNREACHABLE, FAILED = 2, 3, 4, 1
 EPILOG = "example: slicelock-agent --slice trainers=sim:0    All settings: SLICELOCK_* variables."
 
 
@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
+        for kind, value in (("node", options.node), ("pool", options.pool)):
+            if value is not None:
+                named(kind, value)
         settings = AgentSettings.load(
             node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
         )
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             raise
         log.error("error: %s", " ".join(str(failure).split()))  # noqa: TRY400 - one line, no traceback
-        return _code(failure)
+        return exit_code(failure)
     return 0
 
 
@@ -55,12 +58,6 @@ def agent_version() -> str:
         return version("slicelock")
     except PackageNotFoundError:
         return "0"
-
-
-def _code(failure: SlicelockError) -> int:
-    if isinstance(failure, StoreError):
-        return UNREACHABLE
-    return SETTINGS if isinstance(failure, ConfigurationError) else FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

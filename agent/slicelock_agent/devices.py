@@ -11,38 +11,38 @@ from pathlib import Path
 from typing import IO
 
 from slicelock.errors import BackendUnavailable, ConfigurationError
-from slicelock.keys import check_name
+from slicelock.exits import UsageError, named
 from slicelock_agent.backends.base import Accelerator, Backend
 
 EXAMPLE = "for example --slice trainers=sim:0"
 
 
 def parse_slices(options: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Read `NAME=DEVICE,DEVICE…` options; ConfigurationError names what is wrong."""
+    """Read `NAME=DEVICE,DEVICE…` options; UsageError names what is wrong."""
     slices: dict[str, tuple[str, ...]] = {}
     owners: dict[str, str] = {}
     for option in options:
         name, equals, text = option.partition("=")
         devices = tuple(part.strip() for part in text.split(",") if part.strip())
         if not equals or not devices:
-            raise ConfigurationError(
-                f"--slice {option!r} names no devices.", advice=f"Use NAME=DEVICES, {EXAMPLE}."
-            )
-        if check_name("slice", name) in slices:
-            raise ConfigurationError(
-                f"Slice {name} is given twice.", advice="Name all its devices in one --slice."
-            )
+            raise UsageError(f"--slice {option!r} names no devices.", advice=f"Use NAME=DEVICES, {EXAMPLE}.")
+        if named("slice", name) in slices:
+            raise UsageError(f"Slice {name} is given twice.", advice="Name all its devices in one --slice.")
         for device in devices:
-            if device in owners:
-                raise ConfigurationError(
-                    f"Device {device} is given to slice {owners[device]} and to slice {name}.",
-                    advice="A device belongs to one slice only.",
-                )
-            owners[device] = name
+            _claim(device, name, owners)
         slices[name] = devices
     if not slices:
-        raise ConfigurationError("The agent has no slice to serve.", advice=f"Name one, {EXAMPLE}.")
+        raise UsageError("The agent has no slice to serve.", advice=f"Name one, {EXAMPLE}.")
     return slices
+
+
+def _claim(device: str, name: str, owners: dict[str, str]) -> None:
+    if device in owners:
+        raise UsageError(
+            f"Device {device} is given to slice {owners[device]} and to slice {name}.",
+            advice="A device belongs to one slice only.",
+        )
+    owners[device] = name
 
 
 def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backend]) -> Accelerator:
@@ -73,12 +73,7 @@ def resolved(
     found = {name: kinds[name].resolve(devices) for name, devices in slices.items()}
     for name, devices in found.items():
         for device in devices:
-            if device in owners:
-                raise ConfigurationError(
-                    f"Device {device} is given to slice {owners[device]} and to slice {name}.",
-                    advice="A device belongs to one slice only.",
-                )
-            owners[device] = name
+            _claim(device, name, owners)
     return found
 
 
@@ -100,6 +95,24 @@ class DeviceLocks:
 
 
 def _hold(path: Path, device: str, owner: str) -> IO[str]:
+    file = _locked(path, device)
+    while not _is(file, path):  # its last holder has removed it meanwhile: the lock is worth nothing
+        file.close()
+        file = _locked(path, device)
+    file.truncate(0)
+    file.write(f"process {os.getpid()}, {owner}")
+    file.flush()
+    return file
+
+
+def _is(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _locked(path: Path, device: str) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Others may write in this folder too, and may have put a link there.
@@ -117,9 +130,6 @@ def _hold(path: Path, device: str, owner: str) -> IO[str]:
             f"Device {device} is served already, by {holder}.",
             advice="A device belongs to one slice of one pool; stop that agent, or use another device.",
         ) from None
-    file.truncate(0)
-    file.write(f"process {os.getpid()}, {owner}")
-    file.flush()
     return file
 
 

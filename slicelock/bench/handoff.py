@@ -15,6 +15,7 @@ from slicelock.bench.figures import Goal, Spread
 from slicelock.bench.stage import Actor
 from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
+from slicelock.scratch import scratch
 
 ROUNDS = 10
 SLICE = "bench"
@@ -134,13 +135,13 @@ def pairs(kinds: tuple[str, ...]) -> Generator[Mapping[str, Pair]]:
 
 
 def _environment(url: str, stack: ExitStack) -> dict[str, str]:
-    memory = stack.enter_context(TemporaryDirectory(prefix="slicelock-bench-", dir=Path("/dev/shm")))
+    memory = stack.enter_context(scratch(Path("/dev/shm"), "bench"))
     state = stack.enter_context(TemporaryDirectory(prefix="slicelock-bench-"))
     return {
         "SLICELOCK_REDIS_URL": url,
         "SLICELOCK_POOL": "bench",
         "SLICELOCK_STATE_DIR": state,
-        "SLICELOCK_SIM_DIR": memory,
+        "SLICELOCK_SIM_DIR": str(memory),
     }
 
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from slicelock.bench.figures import Goal
@@ -18,6 +17,7 @@ from slicelock.bench.swap_stage import Actor
 from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.exchange import Exchange
 from slicelock.host_memory import readable
+from slicelock.scratch import scratch
 
 GIB = 1 << 30
 SPARE = 2 * GIB
@@ -212,8 +212,8 @@ class Pair:
 
     def filling(self) -> float:
         """The same where the other must fill what the first has left, over an exchange page; seconds."""
-        with TemporaryDirectory(prefix="slicelock-bench-", dir=Path("/dev/shm")) as folder:
-            page = Path(folder) / "page"
+        with scratch(Path("/dev/shm"), "bench") as folder:
+            page = folder / "page"
             Exchange.create(page, {self._key: int(self._here.ask("facts")["free"])}, MARGIN).close()
             return self._both({"exchange": str(page)})
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from importlib import metadata
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from slicelock.cli import failures, options
 from slicelock.cli.console import say, show_json
@@ -19,17 +20,51 @@ from slicelock.keys import SCHEMA
 ORDER = ("demo", "up", "status", "events", "report", "run", "revoke", "slice", "doctor", "bench", "version")
 
 
-class Ordered(TyperGroup):
+def _plain(params: list[Any]) -> list[Any]:
+    """Help shows nothing behind a flag, and behind an option its name rather than Python's type."""
+    for one in params:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+        elif one.param_type_name == "option" and not isinstance(one.default, Enum):  # its choices are shown
+            one.metavar = one.metavar or str(one.name).upper()
+    return params
+
+
+class _Command(TyperCommand):
+    """A command of slicelock's."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """A group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx))
+
+
+class _Ordered(_Group):
     """Lists the commands from the first that one needs to the last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
 
 
-app = typer.Typer(
-    cls=Ordered,
+class Commands(typer.Typer):
+    """A group to which a module adds its commands."""
+
+    def __init__(self, cls: type[TyperGroup] = _Group, **options: Any) -> None:
+        super().__init__(cls=cls, no_args_is_help=True, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
+        """Make a function a command, as typer does."""
+        return super().command(name, cls=_Command, **options)
+
+
+app = Commands(
+    cls=_Ordered,
     name="slicelock",
-    no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

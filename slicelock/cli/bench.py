@@ -15,11 +15,10 @@ from rich.text import Text
 
 from slicelock.bench.figures import Goal
 from slicelock.cli import options, render
-from slicelock.cli.app import app
+from slicelock.cli.app import Commands, app
 from slicelock.cli.console import progress, show, show_json
 
-group = typer.Typer(
-    no_args_is_help=True,
+group = Commands(
     help="Measure slicelock, each time with the floor beside it, in the same run on the same server.",
     epilog="Example: slicelock bench handoff",
 )

@@ -49,9 +49,7 @@ def slice_name(value: str) -> str:
 
 Debug = Annotated[
     bool,
-    typer.Option(
-        "--debug", help="Show tracebacks.", callback=_set_debug, is_eager=True, show_default=False, metavar=""
-    ),
+    typer.Option("--debug", help="Show tracebacks.", callback=_set_debug, is_eager=True, show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.", show_default=False)]
 Pool = Annotated[

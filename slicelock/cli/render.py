@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from slicelock.model import NodeView, Picture, RequestView, SliceView
 
 SHOWN_WAITERS = 3
+WIDE = 120  # narrower, names longer than a fourth of the width are cut in the middle rather than folded
 STATE_STYLES = {"free": "green", "switching": "yellow", "held": "cyan"}
 
 
@@ -41,25 +43,55 @@ def table(*columns: str, title: str = "") -> Table:
     return made
 
 
+class Fitted:
+    """Something that is drawn for the width it gets."""
+
+    def __init__(self, draw: Callable[[int], RenderableType]) -> None:
+        self._draw = draw
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._draw(options.max_width)
+
+
+def cut(name: str, longest: int) -> str:
+    """A name of at most `longest` characters, both of its ends kept; the whole name for 0."""
+    if not longest or len(name) <= longest:
+        return name
+    tail = (longest - 1) // 2
+    return f"{name[: longest - 1 - tail]}…{name[-tail:]}"
+
+
+def cut_id(request: str, longest: int) -> str:
+    """A request's id of about that length: its run's name is cut, lane and number stay as they are."""
+    run, slash, rest = request.partition("/")
+    return f"{cut(run, longest and max(longest - len(rest) - 1, 9))}{slash}{rest}"
+
+
 def picture(seen: Picture) -> RenderableType:
     """The whole pool: slices and what is wrong with them, nodes, requests that still gather their members."""
     if not seen.slices:
         return Text(
             f"Pool {seen.pool} has no slices. Start an agent with --slice, or: slicelock slice declare NAME"
         )
-    parts: list[RenderableType] = [slices(seen.slices), *problems(seen.slices)]
+    return Fitted(partial(_picture, seen))
+
+
+def _picture(seen: Picture, width: int) -> RenderableType:
+    longest = 0 if width >= WIDE else width // 4
+    parts: list[RenderableType] = [slices(seen.slices, longest), *problems(seen.slices)]
     if seen.nodes:
-        parts += ["", nodes(seen.nodes)]
+        parts += ["", nodes(seen.nodes, longest)]
     if seen.gathering:
-        parts += ["", gathering(seen.gathering)]
+        parts += ["", gathering(seen.gathering, longest)]
     return Group(*parts)
 
 
-def slices(seen: Iterable[SliceView]) -> Table:
+def slices(seen: Iterable[SliceView], longest: int = 0) -> Table:
     """One row for each slice: who has it, who waits."""
     made = table("slice", "state", "holder", "waiting", "devices")
     for one in seen:
-        made.add_row(one.name, state(one), holder(one.holder), waiting(one), devices(one.nodes))
+        cells = (holder(one.holder, longest), waiting(one, longest))
+        made.add_row(one.name, state(one), *cells, devices(one.nodes))
     return made
 
 
@@ -75,23 +107,23 @@ def state(one: SliceView) -> Text:
     return words
 
 
-def holder(request: RequestView | None) -> Text:
+def holder(request: RequestView | None, longest: int = 0) -> Text:
     """Who has a slice, or is about to: job, phase, and how long its lease still is."""
     if request is None:
         return Text("-", style="dim")
-    words = Text(request.job)
+    words = Text(cut(request.job, longest))
     if request.phase:
         words.append(f" {request.phase}")
     if request.state == "held":
         words.append(f" · lease {duration(max(request.lease_left_ms, 0))}", style="dim")
-    return words.append(f" · {request.id}", style="dim")
+    return words.append(f" · {cut_id(request.id, longest)}", style="dim")
 
 
-def waiting(one: SliceView) -> Text:
+def waiting(one: SliceView, longest: int = 0) -> Text:
     """How many wait, and the first of them."""
     if not one.queued:
         return Text("-", style="dim")
-    shown = ", ".join(f"{r.job} {duration(r.waited_ms)}" for r in one.queue[:SHOWN_WAITERS])
+    shown = ", ".join(f"{cut(r.job, longest)} {duration(r.waited_ms)}" for r in one.queue[:SHOWN_WAITERS])
     return Text(f"{one.queued}: {shown}{', …' if one.queued > SHOWN_WAITERS else ''}")
 
 
@@ -120,14 +152,14 @@ def problems(seen: Iterable[SliceView]) -> list[Text]:
     return lines
 
 
-def nodes(seen: Iterable[NodeView]) -> Table:
+def nodes(seen: Iterable[NodeView], longest: int = 0) -> Table:
     """One row for each node: is its agent alive, and what is on its devices."""
     seen = list(seen)
     memory = {one.name: gpus(one) for one in seen}
     more = ["memory"] if any(memory.values()) else []
     made = table("node", "agent", "last beat", "loaded", "saved", *more)
     for one in seen:
-        cells = [one.name, agent(one), beat(one), runs(one, "loaded"), runs(one, "saved")]
+        cells = [one.name, agent(one), beat(one), *(runs(one, what, longest) for what in ("loaded", "saved"))]
         made.add_row(*cells, *([memory[one.name]] if more else []))
     return made
 
@@ -156,15 +188,17 @@ def beat(one: NodeView) -> str:
     return f"{duration(one.beat_age_ms)} ago" if one.beat_age_ms >= 0 else "-"
 
 
-def runs(one: NodeView, what: str) -> str:
+def runs(one: NodeView, what: str, longest: int = 0) -> str:
     """The runs whose state is on a node's devices (`loaded`) or in its memory (`saved`), by slice."""
-    named = {name: [str(run) for run in report.get(what) or ()] for name, report in one.reports.items()}
+    told = {name: report.get(what) or () for name, report in one.reports.items()}
+    named = {name: [cut(str(run), longest) for run in those] for name, those in told.items()}
     return ", ".join(f"{name}: {' '.join(those)}" for name, those in sorted(named.items()) if those) or "-"
 
 
-def gathering(seen: Iterable[RequestView]) -> Table:
+def gathering(seen: Iterable[RequestView], longest: int = 0) -> Table:
     """Requests that wait for members of their own run."""
     made = table("request", "slices", "members", "since")
     for one in seen:
-        made.add_row(one.id, " ".join(one.slices), f"{one.joined} of {one.members}", duration(one.waited_ms))
+        name, joined = cut_id(one.id, longest), f"{one.joined} of {one.members}"
+        made.add_row(name, " ".join(one.slices), joined, duration(one.waited_ms))
     return made

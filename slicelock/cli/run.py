@@ -15,10 +15,12 @@ from slicelock.cli.app import app
 from slicelock.cli.child import SignalWatch, check_command, not_started
 from slicelock.cli.console import logged
 from slicelock.cli.hold import Hold, Plan
-from slicelock.cli.pool import connected, look
+from slicelock.cli.pool import connected
 from slicelock.cli.served import hooks_of
 from slicelock.companion.launch import who_am_i
+from slicelock.errors import UnknownSlice
 from slicelock.settings import Mode, Settings
+from slicelock.wire import Status
 
 Command = Annotated[
     list[str],
@@ -30,7 +32,7 @@ Slices = Annotated[
         "--slice", metavar="SLICE", help="The slice; repeat it for several, all or none.", show_default=False
     ),
 ]
-HoldIt = Annotated[bool, typer.Option("--hold", metavar="", help="Hold the slice for the whole command.")]
+HoldIt = Annotated[bool, typer.Option("--hold", help="Hold the slice for the whole command.")]
 Until = Annotated[
     str,
     typer.Option(
@@ -146,10 +148,11 @@ def environment(settings: Settings, names: Sequence[str]) -> Mapping[str, str]:
 
 
 def check_slices(names: Sequence[str], pool: str | None) -> None:
-    """Refuse a slice that is not declared before the command runs into it."""
+    """Refuse a slice that is not declared before the command runs into it: UnknownSlice, as for a turn."""
     for name in names:
         with connected(pool) as (store, settings):
-            look(store, settings, name)
+            if store.run(Status(name, 0)).outcome == "NO_SUCH_SLICE":
+                raise UnknownSlice(f"There is no slice {name!r} in pool {settings.pool!r}.", slice=name)
 
 
 def become(command: Sequence[str], env: Mapping[str, str]) -> None:

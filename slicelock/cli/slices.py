@@ -8,15 +8,13 @@ import typer
 from rich.table import Table
 
 from slicelock.cli import options, render, slice_settings
-from slicelock.cli.app import app
+from slicelock.cli.app import Commands, app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.model import SliceView
 from slicelock.wire import Declare, Forget
 
-group = typer.Typer(
-    no_args_is_help=True, help="Declare, forget and list slices.", epilog="Example: slicelock slice list"
-)
+group = Commands(help="Declare, forget and list slices.", epilog="Example: slicelock slice list")
 app.add_typer(group, name="slice")
 
 Nodes = Annotated[

@@ -11,6 +11,7 @@ from slicelock.cli import options, render
 from slicelock.cli.app import app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused
+from slicelock.states import RequestOutcome
 from slicelock.wire import Revoke
 
 OptionalSlice = Annotated[
@@ -61,11 +62,14 @@ def revoke(
         if not request:
             holder = look(store, settings, name).slices[0].holder
             if holder is None:
-                raise refused(f"Nothing was revoked on {name}", "nobody holds it", "See `slicelock status`.")
+                say(f"Nobody holds {name}; there is nothing to revoke.")
+                return
             request = holder.id
         reply = store.run(Revoke(request, why or "an operator revoked it", requeue))
-    if reply.outcome == "ENDED":
-        raise refused(
-            f"Request {request} was not revoked", f"it had ended ({reply.ended})", "See `slicelock status`."
-        )
+    if reply.outcome == "ENDED" and reply.ended != RequestOutcome.REVOKED:
+        raise refused(f"Request {request} was not revoked", _why_not(reply.ended), "See `slicelock status`.")
     say(f"Revoked {request}.")
+
+
+def _why_not(ended: str) -> str:
+    return "it is not known" if ended == "not known" else f"it had ended ({ended})"

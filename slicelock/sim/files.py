@@ -135,6 +135,16 @@ def _opened(path: Path) -> Generator[int]:
         os.close(fd)
 
 
+def mapped(path: Path) -> bool:
+    """Whether a process has the file mapped, as far as the system shows it here."""
+    ending = f" {path.resolve()}\n"
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):  # it has just ended, or is another user's
+            if ending in maps.read_text(errors="replace"):
+                return True
+    return False
+
+
 def holders(path: Path) -> list[int]:
     """The processes that hold a file, as far as the system shows them here."""
     inode = str(path.stat().st_ino)

@@ -86,7 +86,6 @@ BUSY = {"handoff": 5, "queue": 1, "throughput": 1}  # processes that a bench has
 def test_told_to_end_it_leaves_nothing(
     bench: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = set(Path("/dev/shm").glob("slicelock-bench-*"))
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place:  # short: it holds a unix socket
         monkeypatch.setenv("TMPDIR", place)
         with program("bench", bench) as process:
@@ -100,4 +99,4 @@ def test_told_to_end_it_leaves_nothing(
         assert (process.returncode, out) == (128 + number, "")
         assert not list(Path(place).iterdir())
     wait_until(lambda: not [pid for pid in children if alive(pid)], what="its processes to be gone")
-    assert set(Path("/dev/shm").glob("slicelock-bench-*")) <= memory
+    assert not list(Path("/dev/shm").glob(f"slicelock-bench-*-{process.pid}-*"))

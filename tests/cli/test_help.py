@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,15 @@ def test_help_explains_and_has_an_example(call: Call, path: tuple[str, ...]) -> 
 @pytest.mark.parametrize("path", EVERY, ids=" ".join)
 def test_every_option_is_explained(path: tuple[str, ...]) -> None:
     assert [one.name for one in EVERY[path].params if not getattr(one, "help", None)] == []
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_nothing_is_shown_behind_a_flag_and_no_type_of_python_behind_an_option(
+    call: Call, path: tuple[str, ...]
+) -> None:
+    shown = call(*path, "--help").out
+    assert not re.findall(r"<(?:bool|str|int|float)\b.*?>", "".join(shown.split("Options ─")[1:]))
+    assert re.search(r"--help +-h +Show", shown)
 
 
 def test_the_commands_are_those_that_are_listed() -> None:

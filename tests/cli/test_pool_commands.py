@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
@@ -11,26 +12,32 @@ from slicelock.cli.failures import ExitCode
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
-from slicelock.wire import Acquire
+from slicelock.wire import Acquire, Yield
 from tests.cli.conftest import Call
 
 pytestmark = pytest.mark.usefixtures("slicelock_env")
 
 
 @pytest.fixture
-def ask(slicelock_env: dict[str, str]) -> object:
-    """Ask for a turn of the agentless slice `lic`, as a run of some name; what was achieved."""
-    store = Store(StoreSettings.load())
+def store(slicelock_env: dict[str, str]) -> Iterator[Store]:
+    """The pool."""
+    made = Store(StoreSettings.load())
+    yield made
+    made.close()
 
-    def made(run: str, phase: str = "") -> str:
+
+@pytest.fixture
+def ask(store: Store) -> Callable[..., str]:
+    """Ask for a turn of the agentless slice `lic`, as a run of some name; what was achieved."""
+
+    def made(run: str, phase: str = "", k: int = 1) -> str:
         return store.run(
             Acquire(
-                run, f"job-{run}", "main", 1, "0", 1, ("lic",), f"{run}:0:1:0", 60_000, 60_000, phase=phase
+                run, f"job-{run}", "main", k, "0", 1, ("lic",), f"{run}:0:1:0", 60_000, 60_000, phase=phase
             )
         ).outcome
 
-    yield made
-    store.close()
+    return made
 
 
 def test_an_empty_pool(call: Call) -> None:
@@ -62,7 +69,7 @@ def test_a_device_belongs_to_one_slice(call: Call) -> None:
     assert "1 of node gpu1 is in slice web" in ended.complaint and "Forget web" in ended.complaint
 
 
-def test_a_slice_in_use_is_neither_changed_nor_forgotten(call: Call, ask: object) -> None:
+def test_a_slice_in_use_is_neither_changed_nor_forgotten(call: Call, ask: Callable[..., str]) -> None:
     call("slice", "declare", "lic")
     assert ask("a") == "HELD"
     for words in (["declare", "lic", "--node", "gpu1=0"], ["forget", "lic"]):
@@ -80,7 +87,7 @@ def test_forgetting(call: Call) -> None:
     assert "there is none" in call("slice", "forget", "--node", "gpu9").complaint
 
 
-def test_status_shows_who_holds_and_who_waits(call: Call, ask: object) -> None:
+def test_status_shows_who_holds_and_who_waits(call: Call, ask: Callable[..., str]) -> None:
     call("slice", "declare", "lic")
     assert (ask("a", "train"), ask("b")) == ("HELD", "QUEUED")
     text = call("status").out
@@ -96,7 +103,7 @@ def test_status_of_a_slice_that_is_not(call: Call) -> None:
     assert "no slice 'nonesuch'" in ended.complaint
 
 
-def test_revoke_by_slice_lets_the_next_one_go_on(call: Call, ask: object) -> None:
+def test_revoke_by_slice_lets_the_next_one_go_on(call: Call, ask: Callable[..., str]) -> None:
     call("slice", "declare", "lic")
     assert (ask("a"), ask("b")) == ("HELD", "QUEUED")
     ended = call("revoke", "lic", "--why", "maintenance")
@@ -104,18 +111,29 @@ def test_revoke_by_slice_lets_the_next_one_go_on(call: Call, ask: object) -> Non
     assert ask("b") == "HELD"
 
 
-def test_revoke_by_request(call: Call, ask: object) -> None:
+def test_revoke_by_request(call: Call, ask: Callable[..., str]) -> None:
     call("slice", "declare", "lic")
     assert (ask("a"), ask("b")) == ("HELD", "QUEUED")
-    assert call("revoke", "b/main/1").code == ExitCode.DONE
-    ended = call("revoke", "b/main/1")
-    assert ended.code == ExitCode.OTHER and "it had ended (revoked)" in ended.complaint
+    first, again = call("revoke", "b/main/1"), call("revoke", "b/main/1")
+    assert first == again and (first.code, first.complaint) == (ExitCode.DONE, "Revoked b/main/1.")
+    assert ask("b", k=2) == "QUEUED" and ask("a") == "HELD", "a repetition revokes nothing else"
+
+
+def test_revoke_of_what_ended_otherwise(call: Call, ask: Callable[..., str], store: Store) -> None:
+    call("slice", "declare", "lic")
+    ask("a")
+    assert store.run(Yield("a", "main", 1, "0")).outcome == "YIELDED"
+    ended = call("revoke", "a/main/1")
+    assert ended.code == ExitCode.OTHER and "it had ended (yielded)" in ended.complaint
+    ended = call("revoke", "x/main/1")
+    assert ended.code == ExitCode.OTHER and "it is not known" in ended.complaint
 
 
 def test_revoke_where_nobody_holds(call: Call) -> None:
     call("slice", "declare", "lic")
-    assert "nobody holds it" in call("revoke", "lic").complaint
-    assert "not known" in call("revoke", "x/main/1").complaint
+    for _ in range(2):
+        ended = call("revoke", "lic")
+        assert (ended.code, ended.complaint) == (0, "Nobody holds lic; there is nothing to revoke.")
 
 
 def test_the_pool_can_be_named(call: Call, make_pool: object) -> None:

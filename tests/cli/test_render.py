@@ -139,3 +139,34 @@ def test_gpus_show_their_memory() -> None:
     assert "GPU-1b2c3d4e 3.0 of 140.0 GiB, 97 % busy" in text
     assert "sim:0" not in text
     assert "memory" not in drawn(PICTURE)
+
+
+LONG = (
+    "llama-3-70b-instruct-grpo-2026-11-30T06.29.34-a100-cluster-eu-we"  # 64 characters, as many as a name has
+)
+
+
+def test_long_names_do_not_break_the_table_of_a_small_terminal() -> None:
+    request = replace(HOLDER, run=LONG, job=LONG, id=f"{LONG}/main/12")
+    queue = tuple(replace(request, id=f"{LONG}/main/{n}", state="queued") for n in range(5))
+    sliced = [replace(SLICE, name=name, holder=request, queue=queue) for name in ("trainers", "samplers")]
+    node = replace(NODE, reports={"trainers": {"loaded": [LONG], "saved": [LONG, LONG]}})
+    seen = replace(PICTURE, slices=tuple(sliced), nodes=(node,), gathering=(request,))
+    lines = drawn(seen, width=80).splitlines()
+    assert len(lines) <= 23 and max(map(len, lines)) <= 80
+    assert sum("llama-…eu-we/main/12" in line for line in lines) == 3, "the id, whole on a line of its own"
+    assert f"{LONG}/main/12" in drawn(seen), "where there is room nothing is cut"
+
+
+@pytest.mark.parametrize(
+    ("name", "longest", "cut"),
+    [
+        ("short", 20, "short"),
+        ("abcdefghij", 0, "abcdefghij"),
+        ("abcdefghij", 7, "abc…hij"),
+        ("abcdefghij", 6, "abc…ij"),
+    ],
+)
+def test_a_name_is_cut_in_the_middle(name: str, longest: int, cut: str) -> None:
+    assert render.cut(name, longest) == cut
+    assert not longest or len(cut) <= longest

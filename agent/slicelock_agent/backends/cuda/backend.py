@@ -84,6 +84,9 @@ class CudaBackend:
             log.warning("runs without hooks cannot be served: %s", why)
         return []
 
+    def retire(self, devices: Sequence[str]) -> None:
+        return
+
     def lock_file(self, device: str) -> Path:
         return Path(gettempdir()) / f"slicelock-{device}.lock"
 

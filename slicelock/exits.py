@@ -1,0 +1,55 @@
+"""Exit codes: how `slicelock` and `slicelock-agent` end."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from slicelock import errors
+from slicelock.keys import check_name
+
+
+class ExitCode(IntEnum):
+    """How a command ends. `slicelock run` ends with the command's own code unless slicelock ended it."""
+
+    DONE = 0
+    OTHER = 1
+    USAGE = 2
+    SETTINGS = 3
+    UNREACHABLE = 4
+    NOT_GRANTED = 5
+    TURN_LOST = 6
+
+
+class UsageError(errors.ConfigurationError):
+    """The command was called in a way that makes no sense."""
+
+
+def named(kind: str, value: str) -> str:
+    """A name from the command line; UsageError when it is not allowed."""
+    try:
+        return check_name(kind, value)
+    except errors.ConfigurationError as failure:
+        raise UsageError(str(failure)) from None
+
+
+ERRORS: dict[int, type[errors.SlicelockError]] = {
+    ExitCode.USAGE: UsageError,
+    ExitCode.SETTINGS: errors.ConfigurationError,
+    ExitCode.UNREACHABLE: errors.StoreUnavailable,
+}
+"""What a program of ours that ended with a code has met; others are an AgentError to whoever started it."""
+
+# The first class that fits.
+_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (UsageError, ExitCode.USAGE),
+    (errors.ConfigurationError, ExitCode.SETTINGS),
+    (errors.SchemaMismatch, ExitCode.OTHER),
+    (errors.StoreError, ExitCode.UNREACHABLE),
+    (errors.NotGranted, ExitCode.NOT_GRANTED),
+    (errors.LeaseLost, ExitCode.TURN_LOST),
+)
+
+
+def exit_code(error: BaseException) -> ExitCode:
+    """The exit code for an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.OTHER)
