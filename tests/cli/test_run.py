@@ -124,7 +124,7 @@ def test_a_slice_is_told_to_the_command_if_there_is_one(seen: Pool) -> None:
         assert json.loads(finish(process)[0])["SLICELOCK_SLICE"] == SLICE
     with program("run", "--slice", "nonesuch", "--", "true") as process:
         out, err = finish(process)
-    assert (process.returncode, out) == (ExitCode.OTHER, "") and "no slice 'nonesuch'" in err
+    assert (process.returncode, out) == (ExitCode.NOT_GRANTED, "") and "no slice 'nonesuch'" in err
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
