@@ -115,14 +115,13 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
         except (StoreUnavailable, StoreTimeout) as failure:
             if not ledger.registered or not part.wish.wait:
                 raise
-            reply, reason = AcquireReply("UNDECIDED"), str(failure)
-        else:
-            reason = _standing(reply, ledger.who.members)
+            reply = AcquireReply("UNDECIDED", str(failure))
         patience.tick((yield Now()))
         part.waited_s = patience.waited
-        if reply.outcome == "HELD" and set(reply.fences) == set(part.wish.slices):
+        if reply.outcome == "HELD" and reply.fences.keys() == set(part.wish.slices):
             ledger.met.update(part.wish.slices)
             return ledger.begin(part, reply, sent)
+        reason = _standing(reply, ledger.who.members)
         pause = _pause(ledger, part, reply, patience)
         if patience.left <= 0:
             raise _too_late(part, ledger.who, reason)

@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from slicelock.codec import Command, R
 from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
-from slicelock.scripts import load
+from slicelock.scripts import Source, load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Wait
 from slicelock.store.connect import pack
@@ -98,8 +98,11 @@ class Store:
             self._await_replicas()
         return reply
 
+    def _source(self, command: Command) -> Source:
+        return load(command.script, self._overlay)
+
     def _call(self, command: Command, patience: float | None) -> Any:
-        source = load(command.script, self._overlay)
+        source = self._source(command)
         tail = ("1", self._meta, *command.argv())
         try:
             return self._exchange(("EVALSHA", source.sha, *tail), patience)
