@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -45,11 +45,13 @@ class Page:
         """Forget runs of which nothing is here any more."""
         self._write({run: stay for run, stay in self.stays.items() if run not in runs})
 
-    def admit(self, turn: Admitted, gone: Iterable[str] = ()) -> None:
+    def admit(self, turn: Admitted, gone: Collection[str] = ()) -> None:
         """Write at once that a turn is let in, with its fence, and which runs have nothing left here."""
-        stays = {run: stay for run, stay in self.stays.items() if run not in set(gone)}
-        stay = stays.setdefault(turn.run, Stay(turn.run, RunState.LOADED))
-        advance(stay.state, RunState.LOADED)
+        stays = {run: stay for run, stay in self.stays.items() if run not in gone}
+        if stay := stays.get(turn.run):
+            advance(stay.state, RunState.LOADED)
+        else:
+            stays[turn.run] = Stay(turn.run, RunState.LOADED)
         self._write(stays, turn, max(self.top, turn.fence))
 
     def adopt(self, top: int, stay: Stay | None = None) -> None:
@@ -148,7 +150,9 @@ class Journal:
         self._put("slices", name, text)
 
     def _put(self, table: str, name: str, text: str) -> None:
-        self._execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (name, text))
+        # Nearly always the row is there, and to update it takes half as long as to replace it.
+        if not self._execute(f"UPDATE {table} SET value = ? WHERE name = ?", (text, name)):
+            self._execute(f"INSERT INTO {table} VALUES (?, ?)", (name, text))
 
     def _meta(self, name: str) -> str:
         return dict(self._rows("meta")).get(name, "")
@@ -156,9 +160,9 @@ class Journal:
     def _rows(self, table: str) -> list[tuple[str, str]]:
         return self._db.execute(f"SELECT name, value FROM {table} ORDER BY name").fetchall()
 
-    def _execute(self, statement: str, values: tuple[str, ...]) -> None:
+    def _execute(self, statement: str, values: tuple[str, ...]) -> int:
         try:
-            self._db.execute(statement, values)
+            return self._db.execute(statement, values).rowcount
         except sqlite3.Error as failure:
             raise AgentError(f"The journal {self.path} cannot be written: {failure}.") from failure
 

@@ -192,13 +192,23 @@ def _parse(facts: dict[str, Any]) -> Use | Stray | Admission | Move:
             return Move(what, **facts)
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def append(path: Path, what: str, facts: Mapping[str, object]) -> None:
     """Add one line; SimError when it cannot be written."""
-    line = json.dumps({"what": what, **facts}, separators=(",", ":")).encode() + b"\n"
-    with explained(f"write the record {path}"):
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if os.write(fd, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(fd)
+    line = _encode({"what": what, **facts}).encode() + b"\n"
+    try:
+        _write(path, line)
+    except OSError:
+        with explained(f"write the record {path}"):
+            raise
+
+
+def _write(path: Path, line: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(fd)

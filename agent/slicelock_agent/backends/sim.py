@@ -174,10 +174,10 @@ class SimBackend:
     # ------------------------------------------------------------ letting in, letting go
 
     def admit(self, subject: Subject) -> None:
-        for device in subject.devices:
-            owner = self._device(device).owner
+        for device in map(self._device, subject.devices):
+            owner = device.owner
             if not (owner.admitted and (owner.run, owner.fence) == (subject.run, subject.fence)):
-                self._device(device).admit(subject.run, subject.fence)
+                device.admit(subject.run, subject.fence)
 
     async def wipe(self, devices: Sequence[str]) -> None:
         for device in devices:
