@@ -118,7 +118,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
             reply = AcquireReply("UNDECIDED", str(failure))
         patience.tick((yield Now()))
         part.waited_s = patience.waited
-        if reply.outcome == "HELD" and reply.fences.keys() == set(part.wish.slices):
+        if reply.outcome == "HELD" and set(reply.fences) == set(part.wish.slices):
             ledger.met.update(part.wish.slices)
             return ledger.begin(part, reply, sent)
         reason = _standing(reply, ledger.who.members)
