@@ -68,6 +68,7 @@ def train(options: argparse.Namespace, tell: Tell) -> None:
             prompts, truth = sums(options.batch, options.digits, seed=options.seed * 1_000_003 + step)
             tell("generate", step=step)
             answers, logp = generate(model, prompts, options, noise)
+            tell("generated", step=step)
             rewards = grade(step, answers, truth)
             tell("train", step=step)
             batch = (prompts, answers, logp, advantages(rewards))

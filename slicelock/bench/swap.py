@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from slicelock.bench.figures import Goal
+from slicelock.bench.swap_driver import Driver
 from slicelock.bench.swap_stage import Actor
 from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.exchange import Exchange
@@ -23,6 +24,7 @@ GIB = 1 << 30
 SPARE = 2 * GIB
 """Device memory beside the tensors: contexts, and what must stay free."""
 MARGIN = GIB // 2
+DRIVER_CYCLES = 3
 START_S = 0.02  # from telling both processes to the moment both begin
 
 Tell = Callable[[str], None]
@@ -35,6 +37,11 @@ class Way:
     nbytes: int
     out: list[float]
     back: list[float]
+
+    @property
+    def switch_s(self) -> float:
+        """Out and in again, later than the first time."""
+        return median(self.out[1:]) + median(self.back[1:])
 
     def as_json(self) -> dict[str, object]:
         """First and later, in seconds and GB/s."""
@@ -68,7 +75,7 @@ class Swap:
     def goals(self) -> list[Goal]:
         """What the figures should reach."""
         out, back, both = (median(self.floor[way]) for way in ("out", "in", "both"))
-        return [
+        found = [
             Goal("offload, of the floor's speed", out / median(self.offload.out[1:]), 0.9, at_most=False),
             Goal("reload, of the floor's speed", back / median(self.offload.back[1:]), 0.9, at_most=False),
             Goal("first offload, of the floor's speed", out / self.offload.out[0], 0.9, at_most=False),
@@ -79,6 +86,10 @@ class Swap:
                 "overlapped, filling up, to the duplex floor", median(self.filling) / both, 1.35, at_most=True
             ),
         ]
+        if driver := self.others.get("driver"):
+            slower = driver.switch_s / self.offload.switch_s
+            found.append(Goal("the driver's checkpoint, in times of the hook", slower, 12.0, at_most=False))
+        return found
 
     def as_json(self) -> dict[str, object]:
         """The figures by name."""
@@ -152,7 +163,25 @@ def others(nbytes: int, cycles: int, tell: Tell) -> dict[str, Way]:
         with Actor("saver", _preloaded()) as saver:
             saver.ask("make", nbytes=nbytes, seed=3)
             found["memory_saver"], _ = _alone(saver, nbytes, cycles)
+    if find_spec("cuda"):
+        tell("the driver's checkpoint, alone")
+        try:
+            found["driver"] = _by_driver(nbytes)
+        except ConfigurationError as failure:
+            tell(str(failure))
     return found
+
+
+def _by_driver(nbytes: int) -> Way:
+    """A process without a hook, saved by the driver: slow enough for few cycles to tell."""
+    with Actor("bare") as bare, Driver() as driver:
+        bare.ask("make", nbytes=nbytes, seed=4)
+        before, pid, way = bare.ask("checksum"), bare.pid, Way(nbytes, [], [])
+        for _ in range(DRIVER_CYCLES):
+            way.out.append(driver.out(pid))
+            way.back.append(driver.back(pid))
+        _same(before, bare.ask("checksum"))
+    return way
 
 
 def _preloaded() -> dict[str, str]:

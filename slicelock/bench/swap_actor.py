@@ -124,6 +124,13 @@ class HookPlayer(Player):
         return {"begun": begun, "ended": ended, "bytes": int(moved)}
 
 
+class BarePlayer(HookPlayer):
+    """A process without a hook, for who moves it from outside."""
+
+    def hook_for(self, tensors: list[Any]) -> None:
+        return None
+
+
 class OffloadPlayer(HookPlayer):
     """`TorchOffload`."""
 
@@ -152,6 +159,7 @@ class SaverPlayer(HookPlayer):
 
 KINDS: dict[str, Callable[[], Player]] = {
     "plain": Player,
+    "bare": BarePlayer,
     "offload": OffloadPlayer,
     "saver": SaverPlayer,
 }

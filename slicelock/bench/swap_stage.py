@@ -32,6 +32,11 @@ class Actor:
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
 
+    @property
+    def pid(self) -> int:
+        """The process's pid."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         try:
             self.answer()

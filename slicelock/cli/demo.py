@@ -1,4 +1,4 @@
-"""`slicelock demo`: two real training jobs share one simulated accelerator."""
+"""`slicelock demo`: two real training jobs share one accelerator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def demo(
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """See two training jobs share one accelerator, and one killed in its turn. No GPU, no Redis needed."""
+    """See two training jobs share one accelerator, and one killed in its turn. No GPU, no Redis needed.
+
+    With PyTorch and a GPU, two PyTorch jobs share that one; else the accelerator is a simulated one.
+    """
     try:
         from slicelock.demo import run
     except ModuleNotFoundError as error:

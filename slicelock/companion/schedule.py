@@ -64,5 +64,10 @@ class Schedule:
             retry.at = -math.inf
         self.beat_at = -math.inf
 
+    def answer(self, now: float) -> None:
+        """There is something to tell: a heartbeat now, unless Redis does not answer anyway."""
+        if not self.beat.failures:
+            self.beat_at = now
+
     def beat_due(self, now: float) -> bool:
         return now >= self.beat_at

@@ -232,7 +232,7 @@ class Companion:
     def _beat(self) -> None:
         if self._hurried:
             self._hurried = False
-            self._schedule.hurry(time.monotonic())
+            self._schedule.answer(time.monotonic())
         if not self._schedule.beat_due(sent := time.monotonic()):
             return
         sending = beat(self.ledger, list(self.hooks.answers.values()))

@@ -1,4 +1,4 @@
-"""`slicelock demo`: real training jobs take turns on one simulated accelerator, and a report says what it
+"""`slicelock demo`: real training jobs take turns on one accelerator, and a report says what it
 brought."""
 
 from slicelock.demo.play import run

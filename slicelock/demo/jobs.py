@@ -1,4 +1,4 @@
-"""The demo's jobs: processes of `digits_grpo.py` that report what they do as JSON lines."""
+"""The demo's jobs: processes of a training script that report what they do as JSON lines."""
 
 from __future__ import annotations
 
@@ -8,32 +8,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from slicelock.errors import ConfigurationError, SlicelockError
+from slicelock.errors import SlicelockError
 from slicelock.guard import descendants, die_with_parent
 
 GONE_S = 2.0
-
-
-def example() -> Path:
-    """The training script: in the installed package, else in the checkout."""
-    package = Path(__file__).resolve().parents[1]
-    places = (package / "_examples" / "digits_grpo.py", package.parent / "examples" / "digits_grpo.py")
-    if found := next((place for place in places if place.is_file()), None):
-        return found
-    raise ConfigurationError(
-        f"The demo's script is missing: there is no {places[0]}.", advice="Install slicelock again."
-    )
+ON_DEVICE = ("generate", "train")
+"""What is computed on the device, from the event of this name to the next."""
 
 
 @dataclass(slots=True)
 class JobFacts:
-    """What a job is to do, and what it has told so far. Times are ns of the monotonic clock."""
+    """What a job is to do, and what it has told so far. Times are ns of the monotonic clock.
+
+    `uses`: from when to when it computed on the device; the last may have no end yet.
+    """
 
     name: str
     run: str
@@ -50,16 +44,21 @@ class JobFacts:
     end_ns: int = 0
     waits: list[int] = field(default_factory=list[int])
     spent: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    uses: list[tuple[int, int | None]] = field(default_factory=list[tuple[int, int | None]])
     killed_ns: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take in one event of `digits_grpo.py --events`."""
+        """Take in one event of the script's `--events`."""
         kind, at = event["event"], int(event["t_ns"])
         if kind == "wait":
             self.waits.append(at)
             self.start_ns = self.start_ns or at
         if kind == "end":
             self.end_ns, self.digest = at, event["digest"]
+        if self.doing in ON_DEVICE:
+            self.uses[-1] = (self.doing_ns, at)
+        if kind in ON_DEVICE:
+            self.uses.append((at, None))
         self.spent.setdefault(self.doing, []).append(at - self.doing_ns)
         self.doing, self.doing_ns = kind, at
         self.step, self.steps = event.get("step", self.step), event.get("steps", self.steps)
@@ -69,12 +68,12 @@ class JobFacts:
 class JobProcess:
     """One job as a process, which ends with this one; `close` ends it and whatever it started."""
 
-    def __init__(self, facts: JobFacts, env: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, script: Sequence[str], facts: JobFacts, env: Mapping[str, str], folder: Path) -> None:
         self.facts = facts
         self._rest, self._below = b"", list[int]()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = subprocess.Popen(
-            [sys.executable, str(example()), "--events", f"--seed={facts.seed}", *facts.options],
+            [sys.executable, *script, "--events", f"--seed={facts.seed}", *facts.options],
             cwd=folder,
             env={
                 **env,

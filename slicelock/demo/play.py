@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from slicelock.demo import rounds
+from slicelock.demo import plays, rounds
 from slicelock.demo.interrupts import Interrupts, held_back
 from slicelock.demo.jobs import JobFacts
+from slicelock.demo.plays import Play
 from slicelock.demo.report import Report
 from slicelock.demo.stage import Stage
 from slicelock.demo.view import View, view_for
@@ -18,9 +19,9 @@ from slicelock.errors import ConfigurationError
 MOST_JOBS = 8
 
 
-def run(jobs: int = 2, *, as_json: bool = False) -> bool:
+def run(jobs: int = 2, *, as_json: bool = False, play: Play | None = None) -> bool:
     """Play the demo and print its report; whether all results were bit-identical and the device's record is
-    clean.
+    clean. `play`: what is played; by default PyTorch on a GPU where there are both, else digits.
 
     Shows progress on the terminal, or line by line where there is none; with `as_json` prints one JSON object
     and nothing else. Leaves no process and no file behind, also when it is interrupted (KeyboardInterrupt;
@@ -31,8 +32,13 @@ def run(jobs: int = 2, *, as_json: bool = False) -> bool:
             f"The demo plays with 2 to {MOST_JOBS} jobs.", advice=f"You asked for {jobs}."
         )
     console = Console(highlight=False)
-    with held_back() as interrupts, Stage() as stage, view_for(console, quiet=as_json) as view:
-        report = _play(stage, [f"digits-{number}" for number in range(1, jobs + 1)], view, interrupts)
+    play = play or plays.chosen()
+    with (
+        held_back() as interrupts,
+        Stage(play) as stage,
+        view_for(console, play.where, quiet=as_json) as view,
+    ):
+        report = _play(stage, [f"{play.job}-{number}" for number in range(1, jobs + 1)], view, interrupts)
     if as_json:
         print(json.dumps(report.as_json(), indent=2))
     else:
@@ -53,4 +59,4 @@ def _play(stage: Stage, names: Sequence[str], view: View, interrupts: Interrupts
     solo = [view.keep(rounds.alone(stage, name, seed, work, watch)) for seed, name in enumerate(names, 1)]
     shared = view.keep(rounds.together(stage, names, work, watch))
     killed = view.keep(rounds.with_a_kill(stage, names, work, watch))
-    return Report(work, solo, shared, killed)
+    return Report(work, solo, shared, killed, stage.play)

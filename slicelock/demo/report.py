@@ -11,15 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from slicelock.demo.plays import DIGITS, Play
 from slicelock.demo.rounds import Round
 from slicelock.demo.stage import BUSY_SHARE, Workload
-
-DEFINITIONS = (
-    "Times run from the first request to the end of the last step, in every run alike; in series is the sum "
-    "of the runs alone. Busy is the share of that time in which the device's own record shows a turn "
-    "computing. A hand-over runs from the moment the device is free and asked for to its first use, moving "
-    "the state included."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +24,7 @@ class Report:
     solo: Sequence[Round]
     shared: Round
     killed: Round
+    play: Play = DIGITS
 
     @property
     def serial_wall_s(self) -> float:
@@ -44,7 +39,7 @@ class Report:
     def definitions(self) -> str:
         """What the figures mean."""
         return (
-            f"{DEFINITIONS} The grader takes {self.work.grade_s:.2f} s for each step: calibrated for a job "
+            f"{self.play.definitions} The grader takes {self.work.grade_s:.2f} s for each step: calibrated for a job "
             f"that is busy {BUSY_SHARE:.0%} of its time alone; measured: {self.serial_duty:.0%}."
         )
 
@@ -68,6 +63,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Times in seconds unless named otherwise; shares from 0 to 1."""
         return {
+            "device": self.play.where,
             "solo": [
                 {
                     "job": job.name,

@@ -1,28 +1,27 @@
-"""What the demo plays on: a server, an agent with one simulated accelerator, and the time that a job takes
-alone."""
+"""What the demo plays on: a server, an agent with one accelerator, and the time that a job takes alone."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
+
+from pydantic import SecretStr
 
 from slicelock.demo.jobs import JobFacts, JobProcess
+from slicelock.demo.plays import Play
+from slicelock.demo.told import ToldRecord
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import ConfigurationError
 from slicelock.local import LocalAgent
 from slicelock.scratch import scratch
-from slicelock.settings import PREFIX, AgentSettings
-from slicelock.sim.record import RecordReader
+from slicelock.settings import PREFIX, AgentSettings, StoreSettings
+from slicelock.sim.record import Record, RecordReader
 
-SLICE, DEVICE, POOL = "demo", "0", "demo"
-CAPACITY = 4 << 20  # one job's weights and optimizer state take 3.6 MB: two jobs do not fit
-NEEDS = ("numpy", "sklearn", "slicelock_agent")
+SLICE, POOL = "demo", "demo"
 BUSY_SHARE = 0.43  # of a job's time alone; the rest of each step it waits for its grader
 SHARED_MEMORY = Path("/dev/shm")
 TIME_S = 26  # for all runs together, without starting and ending them
@@ -39,19 +38,25 @@ class Workload:
     grade_s: float
 
     def options(self) -> tuple[str, ...]:
-        """The job's command line."""
+        """The job's command line, after the play's own options."""
         return f"--slice={SLICE}", f"--steps={self.steps}", f"--grade-seconds={self.grade_s:.4f}"
+
+
+class Recorded(Protocol):
+    """What has happened on the device, as far as it is known now."""
+
+    def read(self) -> Record: ...
 
 
 class Stage:
     """Server, agent and folders, as a context manager: all there when the block begins, all gone when it
     ends."""
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
+    def __init__(self, play: Play) -> None:
+        self.play, self._stack = play, ExitStack()
 
     def __enter__(self) -> Self:
-        check_parts()
+        self.play.check()
         try:
             self._set_up()
         except BaseException:
@@ -67,33 +72,32 @@ class Stage:
     def _set_up(self) -> None:
         self.folder = self._stack.enter_context(scratch(Path(tempfile.gettempdir()), "demo"))
         self.devices = self._stack.enter_context(scratch(SHARED_MEMORY, "demo"))
+        self._recorded = RecordReader(self.devices / f"{self.play.device.removeprefix('sim:')}.record.jsonl")
         server = self._stack.enter_context(EmbeddedServer())
         self.env = clean_environment() | {
             "SLICELOCK_REDIS_URL": server.url,
             "SLICELOCK_POOL": POOL,
             "SLICELOCK_SIM_DIR": str(self.devices),
-            "SLICELOCK_SIM_CAPACITY": str(CAPACITY),
-            "SLICELOCK_SIM_DEVICE": f"sim:{DEVICE}",
+            **self.play.env,
         }
+        self._told = ToldRecord(StoreSettings(redis_url=SecretStr(server.url), pool=POOL))
+        self._stack.callback(self._told.close)
 
     def start_agent(self) -> None:
-        """Start the agent, which makes the device; from then on there is a record to read."""
+        """Start the agent, which makes a simulated device; from then on there is a record to read."""
         unset = {f"{PREFIX}{name.upper()}": "" for name in AgentSettings.model_fields}
         own = {"SLICELOCK_STATE_DIR": str(self.folder), "SLICELOCK_NODE": "demo"}
-        self._stack.enter_context(LocalAgent({SLICE: f"sim:{DEVICE}"}, unset | self.env | own))
-        self.record = RecordReader(self.devices / f"{DEVICE}.record.jsonl")
+        self._stack.enter_context(LocalAgent({SLICE: self.play.device}, unset | self.env | own))
+
+    @property
+    def record(self) -> Recorded:
+        """The device's own, if it keeps one."""
+        return self._recorded if self.play.recorded else self._told
 
     def start_job(self, facts: JobFacts) -> JobProcess:
         """Start one job; the caller closes it."""
-        return JobProcess(facts, self.env, self.folder)
-
-
-def check_parts() -> None:
-    """ConfigurationError when something that the demo runs is not installed."""
-    if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
-        raise ConfigurationError(
-            f"The demo needs {', '.join(missing)}.", advice="Run `pip install 'slicelock[demo]'`."
-        )
+        self._told.jobs.append(facts)
+        return JobProcess((str(self.play.path), *self.play.options), facts, self.env, self.folder)
 
 
 def clean_environment() -> dict[str, str]:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from slicelock.demo.jobs import JobFacts
 from slicelock.demo.rounds import Round
-from slicelock.demo.stage import Workload
-from slicelock.sim.record import RecordReader, Use
+from slicelock.demo.stage import Recorded, Workload
+from slicelock.sim.record import Use
 
 REFRESH_S = 0.1
 FRAME = 8  # lines of the picture beside those of jobs and past rounds
@@ -27,6 +27,7 @@ DOING = {
     "starting": "starts",
     "wait": "waits",
     "generate": "generates",
+    "generated": "yields",
     "train": "trains",
     "step": "trains",
     "reward": "is graded",
@@ -38,19 +39,19 @@ LEGEND = Text("█ computes on the accelerator (the last two seconds)", style="d
 class View(Protocol):
     """Gets to know what happens."""
 
-    def begin(self, record: RecordReader, work: Workload) -> None: ...
+    def begin(self, record: Recorded, work: Workload) -> None: ...
     def show(self, title: str, jobs: Sequence[JobFacts]) -> None: ...
     def keep(self, one: Round) -> Round: ...
 
 
 @contextmanager
-def view_for(console: Console, *, quiet: bool) -> Generator[View]:
+def view_for(console: Console, where: str = "", *, quiet: bool) -> Generator[View]:
     """The view that fits where the output goes."""
     if quiet:
         yield Silent()
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield Picture(live)
+            yield Picture(live, where)
     else:
         yield Lines(console)
 
@@ -58,7 +59,7 @@ def view_for(console: Console, *, quiet: bool) -> Generator[View]:
 class Silent:
     """Shows nothing."""
 
-    def begin(self, record: RecordReader, work: Workload) -> None:
+    def begin(self, record: Recorded, work: Workload) -> None:
         pass
 
     def show(self, title: str, jobs: Sequence[JobFacts]) -> None:
@@ -76,7 +77,7 @@ class Lines:
         self._title = ""
         self._quarters: dict[str, int] = {}
 
-    def begin(self, record: RecordReader, work: Workload) -> None:
+    def begin(self, record: Recorded, work: Workload) -> None:
         self._console.print(
             f"a step takes {work.busy_s:.2f} s on the accelerator and {work.grade_s:.2f} s in the grader; "
             f"{work.steps} steps"
@@ -106,13 +107,13 @@ class Lines:
 class Picture:
     """The rounds so far, who had the accelerator in the last seconds, and how far each job is."""
 
-    def __init__(self, live: Live) -> None:
-        self._live = live
-        self._record: RecordReader | None = None
+    def __init__(self, live: Live, where: str) -> None:
+        self._live, self._where = live, where
+        self._record: Recorded | None = None
         self._done: list[Round] = []
         self._start = self._shown = time.monotonic()
 
-    def begin(self, record: RecordReader, work: Workload) -> None:
+    def begin(self, record: Recorded, work: Workload) -> None:
         self._record = record
 
     def keep(self, one: Round) -> Round:
@@ -129,7 +130,7 @@ class Picture:
     def _picture(self, title: str, jobs: Sequence[JobFacts], uses: Sequence[Use]) -> RenderableType:
         seconds = int(self._shown - self._start)
         head = Text.assemble(
-            ("slicelock demo", "bold"), f"   one accelerator (sim)   {seconds // 60}:{seconds % 60:02}"
+            ("slicelock demo", "bold"), f"   {self._where}   {seconds // 60}:{seconds % 60:02}"
         )
         room = max(1, self._live.console.height - len(jobs) - FRAME)
         done = [Text(f"  ✓ {one.title:<24}{_outcome(one)}", style="dim") for one in self._done[-room:]]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,10 +27,24 @@ def missing() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "gpu" in item.path.parts:
+        if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.gpu)
             if reason := missing():
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Takes what was measured: printed, and kept as JSON lines in the file that SLICELOCK_FIGURES names."""
+
+    def take(**facts: Any) -> None:
+        line = json.dumps({"test": request.node.name, **facts})
+        print(line)
+        if name := os.environ.get("SLICELOCK_FIGURES"):
+            with Path(name).open("a") as file:
+                file.write(f"{line}\n")
+
+    return take
 
 
 @pytest.fixture

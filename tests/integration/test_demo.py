@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,17 @@ class Demo:
         self.env = {**os.environ, MARK: self.mark, "TMPDIR": str(folder), "COLUMNS": "80", "LINES": "24"}
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str, out: int = subprocess.PIPE, **how: object) -> subprocess.Popen[bytes]:
+    def start(
+        self, *options: str, command: list[str] = COMMAND, out: int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         self.process = subprocess.Popen(
-            [*COMMAND, *options],
+            [*command, *options],
             env=self.env,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            **how,  # type: ignore[call-overload]
         )
         return self.process
 
@@ -94,6 +96,31 @@ def test_the_demo_shows_what_it_promises(demo: Demo, jobs: int) -> None:
     if jobs == 2:  # nothing runs beside it
         assert shared["duty"] > max(one["duty"] for one in facts["solo"])
         assert 0 < facts["saved"] < 1
+
+
+SMALL = ("--width=64", "--layers=1", "--batch=64", "--epochs=6")
+ADDER = f"""
+from slicelock.demo import run
+from slicelock.demo.plays import adder
+run(2, as_json=True, play=adder("sim:0", "no GPU", {SMALL}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_the_demo_for_gpus_reports_the_same(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> None:
+    demo.env |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path_factory.mktemp("torch"))}
+    process = demo.start(command=[sys.executable, "-c", ADDER])
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output.decode()
+    demo.nothing_is_left()
+    facts = json.loads(output)
+    assert [one["job"] for one in facts["solo"]] == ["adder-1", "adder-2"]
+    assert (facts["identical"], facts["violations"], facts["device"]) == (True, [], "no GPU")
+    assert facts["shared"]["turns"] >= facts["shared"]["switches"] > 0
+    assert facts["shared"]["duty"] > max(one["duty"] for one in facts["solo"])
+    assert 0 < facts["kill_to_next_turn_s"] < 30
+    assert 0 < facts["saved"] < 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])

@@ -45,6 +45,13 @@ def test_ratios_are_to_the_floor_of_the_same_run() -> None:
     }
 
 
+def test_the_driver_is_compared_by_whole_switches() -> None:
+    with_driver = figures()
+    with_driver.others["driver"] = Way(10**9, [9.0, 3.0], [9.0, 0.51])
+    [driver] = [goal for goal in with_driver.goals() if "driver" in goal.name]
+    assert (driver.value, driver.reached) == (pytest.approx(3.51 / 0.27), True)
+
+
 def test_the_figures_are_json() -> None:
     told = json.loads(json.dumps(figures().as_json()))
     assert told["torch_offload"]["out_gb_s"] == 6.2

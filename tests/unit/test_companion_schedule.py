@@ -30,6 +30,17 @@ def test_messages_hurry_it_but_not_without_pause() -> None:
     assert schedule.beat_due(100.0 + HURRY_S)
 
 
+def test_an_answer_goes_out_at_once_but_not_while_redis_does_not_answer() -> None:
+    schedule = Schedule(5.0)
+    schedule.beaten(100.0, soon=False)
+    schedule.answer(100.001)
+    assert schedule.beat_due(100.001)
+    schedule.missed(101.0)
+    due = schedule.beat_at
+    schedule.answer(101.0)
+    assert schedule.beat_at == due > 101.0
+
+
 def test_messages_do_not_hurry_it_while_redis_does_not_answer() -> None:
     schedule = Schedule(5.0)
     schedule.missed(100.0)

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from rich.console import Console, RenderableType
 
+from slicelock.demo import plays
 from slicelock.demo.interrupts import held_back
-from slicelock.demo.jobs import JobFacts, example
+from slicelock.demo.jobs import JobFacts
 from slicelock.demo.play import run
+from slicelock.demo.plays import DIGITS, Play, adder, chosen
 from slicelock.demo.report import Report
 from slicelock.demo.rounds import Round
 from slicelock.demo.stage import Stage, Workload, clean_environment, work_for
+from slicelock.demo.told import ToldRecord
 from slicelock.demo.view import CELL_NS, STRIP, rows, strip, view_for
 from slicelock.errors import ConfigurationError
+from slicelock.events import Event
+from slicelock.settings import StoreSettings
 from slicelock.sim.record import Admission, Move, Record, Stray, Use
 
 S = 1_000_000_000
@@ -71,6 +79,7 @@ def test_a_jobs_events_say_what_it_does() -> None:
     events: list[dict[str, object]] = [
         {"event": "wait", "t_ns": 5, "step": 0, "steps": 9},
         {"event": "generate", "t_ns": 7, "step": 1},
+        {"event": "generated", "t_ns": 10, "step": 1},
         {"event": "reward", "t_ns": 10, "step": 1},
         {"event": "wait", "t_ns": 20, "step": 1},
         {"event": "train", "t_ns": 22, "step": 1},
@@ -84,8 +93,36 @@ def test_a_jobs_events_say_what_it_does() -> None:
     assert (facts.doing, facts.step, facts.steps, facts.accuracy, facts.digest) == ("end", 1, 9, 0.6, "d")
 
 
-def test_the_example_is_found() -> None:
-    assert example().name == "digits_grpo.py"
+@pytest.mark.parametrize("play", [DIGITS, adder("0", "a GPU")])
+def test_the_example_is_found(play: Play) -> None:
+    assert play.path.is_file()
+
+
+def test_pytorch_is_played_where_it_finds_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plays, "DRIVER", tmp_path / "nowhere")
+    assert chosen() is DIGITS
+    monkeypatch.setattr(plays, "DRIVER", tmp_path)
+    monkeypatch.setattr(plays, "_is_missing", lambda name: False)
+    monkeypatch.setattr(plays, "PROBE", "print('[]')")
+    assert chosen() is DIGITS
+    monkeypatch.setattr(plays, "PROBE", """print('chatter'); print('["NVIDIA H200", "12-ab"]')""")
+    assert (chosen().where, chosen().device) == ("NVIDIA H200", "GPU-12-ab")
+
+
+def test_what_jobs_and_redis_tell_makes_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = ToldRecord(StoreSettings(redis_url=SecretStr("redis://nowhere")))
+    told = {"run": "run", "fence": "7", "bytes": "100", "seconds": "0.5"}
+    events = [Event("1-0", "ready", 5000, told), Event("2-0", "held", 5001, {})]
+    monkeypatch.setattr(record, "_events", type("Events", (), {"read_all": lambda self: iter(events)})())
+    monkeypatch.setattr(record, "_offset_ns", 0)
+    facts = JobFacts("a", "run", 1, ())
+    for kind, at in (("wait", 4), ("generate", 6), ("reward", 7), ("train", 8)):
+        facts.take({"event": kind, "t_ns": at * S})
+    record.jobs.append(facts)
+    seen = record.read()
+    assert seen.uses == (Use("run", 7, 0, 6 * S, 7 * S), Use("run", 7, 0, 8 * S, None))
+    assert seen.admissions == (Admission("run", 7, 5 * S),)
+    assert seen.moves == (Move("switch", "run", 100, 4_500_000_000, 5 * S),)
 
 
 # ---------------------------------------------------------------- comparing
@@ -255,6 +292,5 @@ def test_the_users_own_settings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slicelock.demo.stage.NEEDS", ("numpy", "no_such_package"))
     with pytest.raises(ConfigurationError, match=r"needs no_such_package.*slicelock\[demo\]"):
-        Stage().__enter__()
+        Stage(replace(DIGITS, needs=("numpy", "no_such_package"))).__enter__()

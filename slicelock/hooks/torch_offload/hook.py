@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class TorchOffload:
         reason and the way out, when it cannot be; then everything is on the device as before, or the
         message says what is not.
         """
-        with self._lock, _opened(exchange) as page:
+        with self._lock, _without_collections(), _opened(exchange) as page:
             if self._places and all(place.away for place in self._all_places()):
                 return Moved(0)
             self._bring_back()
@@ -92,7 +93,7 @@ class TorchOffload:
         RestoreFailed, with the numbers, when there is no room or loading again what was discarded fails; then
         nothing is on the device and everything is whole in host memory, so that it can be tried again.
         """
-        with self._lock, _opened(exchange) as page:
+        with self._lock, _without_collections(), _opened(exchange) as page:
             if not self._away():
                 return Moved(0)
             self.last = self._reload(page)
@@ -292,6 +293,20 @@ class TorchOffload:
                 self._foresee()
 
         handle = optimizer.register_step_post_hook(after)
+
+
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """Thousands of tensors are tens of thousands of small objects for a moment: Python would look through all
+    of the job's in vain, for longer than the copies take.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _opened(path: Path | str | None) -> AbstractContextManager[Exchange | None]:

@@ -126,8 +126,9 @@ class DeviceMemory:
         `quick`: the process itself freed what is freed, and the driver has it when that returns; after a save
         from outside it lets go of the memory in its own time.
         """
-        share = 0.1 if quick else 1.0
-        deadline, pause = Deadline.after(self._patience.release * share), self._patience.settle * share
+        release, settle = self._patience.release, self._patience.settle
+        deadline = Deadline.after(release / 10 if quick else release)
+        pause = settle / 40 if quick else settle
         while True:
             before, why = self._reading(devices), good()
             await asyncio.sleep(pause)
