@@ -34,7 +34,7 @@ class Companion:
         self.ledger = ledger
         self.on_ready: list[Waker] = []  # woken once the messages are subscribed
         self._ledgers = {each.who.run: each for each in (ledger, *others)}
-        self.hooks = HookRunner(self.hurry)
+        self.hooks = HookRunner(self.answer)
         self._store, self._timeout = store, settings.store_timeout
         keys = Keys(settings.pool)
         self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
@@ -42,7 +42,7 @@ class Companion:
         self.ear = Ear(self._subscription, self._heed, self._waits)
         self._schedule = Schedule(settings.renew)
         self._thread: threading.Thread | None = None
-        self._stopped = self._hurried = self._switched = False
+        self._stopped = self._hurried = self._answering = self._switched = False
         self._started: object = None
         self._epoch = 0
 
@@ -72,6 +72,11 @@ class Companion:
     def hurry(self) -> None:
         """Send a heartbeat now."""
         self._hurried = True
+        self._subscription.wake()
+
+    def answer(self) -> None:
+        """Send a heartbeat now: a hook has ended, and an agent waits to hear of it."""
+        self._answering = True
         self._subscription.wake()
 
     def _switch(self) -> None:
@@ -232,6 +237,9 @@ class Companion:
     def _beat(self) -> None:
         if self._hurried:
             self._hurried = False
+            self._schedule.hurry(time.monotonic())
+        if self._answering:
+            self._answering = False
             self._schedule.answer(time.monotonic())
         if not self._schedule.beat_due(sent := time.monotonic()):
             return

@@ -39,8 +39,8 @@ class Report:
     def definitions(self) -> str:
         """What the figures mean."""
         return (
-            f"{self.play.definitions} The grader takes {self.work.grade_s:.2f} s for each step: calibrated for a job "
-            f"that is busy {BUSY_SHARE:.0%} of its time alone; measured: {self.serial_duty:.0%}."
+            f"{self.play.definitions} The grader takes {self.work.grade_s:.2f} s for each step: calibrated "
+            f"for a job that is busy {BUSY_SHARE:.0%} of its time alone; measured: {self.serial_duty:.0%}."
         )
 
     @property
