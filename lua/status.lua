@@ -2,6 +2,7 @@
 -- KEYS[1] meta
 -- ARGV[1] slice (name; empty: all)
 -- ARGV[2] queue_limit (number of waiting requests shown for a slice)
+-- ARGV[3] focus (slice of which twenty times as many are shown; empty: none)
 -- OK picture (JSON)
 -- NO_SUCH_SLICE there is none of that name
 -- SCHEMA the pool belongs to another version: found, expected
@@ -29,7 +30,7 @@ if ARGV[1] ~= '' and not record('slice', ARGV[1]) then return { 'NO_SUCH_SLICE' 
 local names = ARGV[1] ~= '' and { ARGV[1] } or redis.call('SMEMBERS', key('slices'))
 table.sort(names)
 local slices, gathering = {}, {}
-for i, s in ipairs(names) do slices[i] = slice_view(s, tonumber(ARGV[2])) end
+for i, s in ipairs(names) do slices[i] = slice_view(s, ARGV[2] * (s == ARGV[3] and 20 or 1)) end
 
 local nodes = redis.call('SMEMBERS', key('nodes'))
 table.sort(nodes)

@@ -297,6 +297,7 @@ class Status(Command[StatusReply]):
 
     slice: str = ""
     queue_limit: int = 100
+    focus: str = ""
 
 
 COMMANDS: tuple[type[Command], ...] = (

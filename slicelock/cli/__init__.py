@@ -1,6 +1,19 @@
 """The command line `slicelock`: one file for each group of commands."""
 
-from slicelock.cli import bench, demo, doctor, drain, events, report, run, slices, status, up
+from slicelock.cli import bench, demo, doctor, drain, events, report, run, slices, status, top, up
 from slicelock.cli.app import main
 
-__all__ = ["bench", "demo", "doctor", "drain", "events", "main", "report", "run", "slices", "status", "up"]
+__all__ = [
+    "bench",
+    "demo",
+    "doctor",
+    "drain",
+    "events",
+    "main",
+    "report",
+    "run",
+    "slices",
+    "status",
+    "top",
+    "up",
+]

@@ -17,7 +17,10 @@ from slicelock.cli.console import say, show_json
 from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 
-ORDER = ("demo", "up", "status", "events", "report", "run", "revoke", "slice", "doctor", "bench", "version")
+ORDER = (
+    *("demo", "up", "status", "top", "events", "report", "run", "revoke", "slice", "doctor", "bench"),
+    "version",
+)
 
 
 def _plain(params: list[Any]) -> list[Any]:

@@ -88,6 +88,22 @@ def queue(
     tell_figures(figures, as_json)
 
 
+@group.command(epilog="Example: slicelock bench top --slices 100 --waiters 1000 --json")
+def top(
+    slices: Annotated[int, typer.Option("--slices", min=1, max=1000, help="Slices of the pool.")] = 100,
+    waiters: Annotated[int, typer.Option("--waiters", min=0, max=19_000, help="Requests that wait.")] = 1000,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long somebody looks.")] = 30.0,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """What `slicelock top` costs Redis while somebody looks, and how long it draws."""
+    from slicelock.bench.top import measure
+
+    with measuring() as tell:
+        figures = measure(slices, waiters, seconds, tell)
+    tell_figures(figures, as_json)
+
+
 @group.command(epilog="Example: slicelock bench swap --gib 24 --cycles 5 --json")
 def swap(
     gib: Annotated[float, typer.Option("--gib", min=0.25, help="GiB of tensors that each job has.")] = 24.0,

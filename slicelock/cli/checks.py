@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from slicelock.cli.render import count, duration
 from slicelock.model import NodeView, Picture, SliceView
 from slicelock.settings import Settings
 from slicelock.store.probe import ServerFacts
+from slicelock.words import count, duration
 
 SHORT_LEASE_S = 20.0
 SLOW_MS = 20.0

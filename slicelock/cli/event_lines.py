@@ -7,8 +7,8 @@ from datetime import datetime
 
 from rich.text import Text
 
-from slicelock.cli.render import duration
 from slicelock.events import GAP, Event
+from slicelock.words import duration
 
 STYLES = {
     "queued": "dim",

@@ -116,3 +116,22 @@ def _refused(link: Link, keys: Keys) -> dict[str, str]:
         except ResponseError as error:
             refused[words[0]] = str(error)
     return refused
+
+
+def may_write(settings: StoreSettings) -> bool:
+    """Whether this user may change what is stored, found out by removing what is not there.
+
+    StoreUnavailable: the server is not reached; ConfigurationError: it refuses the user.
+    """
+    endpoint = Endpoint(settings, "rights")
+    link, _ = opened(endpoint, settings.store_timeout)
+    try:
+        link.send_command("HDEL", Keys(settings.pool).run("rights"), "field")
+        link.read_response()
+    except ResponseError:
+        return False
+    except (RedisError, OSError) as error:
+        raise explain(error, endpoint.place, sent=False) from None
+    finally:
+        link.disconnect()
+    return True

@@ -51,6 +51,11 @@ class Store:
         self._closed = False
         self._lock = threading.Lock()
 
+    @property
+    def place(self) -> str:
+        """Where Redis is, without credentials; with Sentinels, the primary that they have last named."""
+        return self._endpoint.place
+
     def run(self, command: Command[R], patience: float | None = None) -> R:
         """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
         if patience is None:

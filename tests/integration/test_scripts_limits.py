@@ -313,3 +313,15 @@ def test_scripts_ask_the_real_clock_and_server_without_an_overlay(client: redis.
     assert abs(r1.fences["a"] / 1024 / 1000 - seconds) < 60
     assert real.hash(real.keys.meta)["run_id"] == client.info("server")["run_id"]
     assert r1.yield_().outcome == "YIELDED"
+
+
+def test_status_shows_more_of_the_queue_in_focus(world: World) -> None:
+    for name in "ab":
+        world.declare(name)
+        for number in range(30):
+            world.member(f"{name}{number}").ask(name)
+    seen = world.run(wire.Status(queue_limit=1, focus="b")).picture["slices"]
+    assert [(one["name"], len(one["queue"]), one["queued"]) for one in seen] == [
+        ("a", 1, "29"),
+        ("b", 20, "29"),
+    ]

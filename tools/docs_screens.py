@@ -1,0 +1,135 @@
+"""Takes the docs' pictures of `slicelock top` from recorded states: SVG by rich, PNG by Chromium.
+
+    python tools/docs_screens.py            # writes docs/images/top-*.svg and top-*.png
+
+The states are those that the tests draw. The times on the pictures are in UTC.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from slicelock.tui.glyphs import UNICODE
+from slicelock.tui.panels import Pen, frame
+from slicelock.tui.recorded import recorded
+
+ROOT = Path(__file__).resolve().parent.parent
+STATES, IMAGES = ROOT / "tests/data/top", ROOT / "docs/images"
+ANSI_DARK = [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34), (88, 166, 255), (188, 140, 255)]
+ANSI_LIGHT = [(36, 41, 47), (207, 34, 46), (17, 99, 41), (149, 85, 0), (9, 105, 218), (130, 80, 223)]
+THEMES = {
+    "dark": TerminalTheme(
+        (13, 17, 23),
+        (214, 221, 228),
+        [*ANSI_DARK, (57, 197, 207), (177, 186, 196)],
+        [*ANSI_DARK, (86, 212, 221), (255, 255, 255)],
+    ),
+    "light": TerminalTheme(
+        (255, 255, 255),
+        (31, 35, 40),
+        [*ANSI_LIGHT, (27, 124, 131), (110, 119, 129)],
+        [*ANSI_LIGHT, (49, 146, 170), (140, 149, 159)],
+    ),
+}
+# Without the font that rich would have fetched from the network.
+FORMAT = """\
+<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{
+  font-family: ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono", Consolas, monospace;
+  font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width;
+}}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g></g></svg>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One picture: which state, how large, after which keys."""
+
+    name: str
+    state: str
+    width: int
+    height: int
+    theme: str = "dark"
+    keys: tuple[str, ...] = ()
+    png: bool = True
+
+
+SHOTS = (
+    Shot("top-wide", "busy", 150, 32),
+    Shot("top-wide-light", "busy", 150, 32, "light"),
+    Shot("top-80x24", "busy", 80, 24, keys=("end",)),
+    Shot("top-80x24-light", "busy", 80, 24, "light", keys=("end",)),
+    Shot("top-details", "busy", 100, 34, keys=("j", "enter")),
+    Shot("top-trouble", "trouble", 100, 30, keys=("j", "j")),
+    Shot("top-revoke", "busy", 80, 24, keys=("end", "r")),
+)
+
+
+def draw(shot: Shot) -> str:
+    """The picture as SVG."""
+    view = recorded(STATES / f"{shot.state}.json", may_act=True)
+    for key in shot.keys:
+        view.press(key, 0.0)
+    console = Console(
+        record=True, width=shot.width, file=StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    for line in frame(view, 0.0, Pen(UNICODE, view.palette), shot.width, shot.height):
+        console.print(line, no_wrap=True, overflow="crop", crop=True, highlight=False)
+    title = f"slicelock top, {shot.width}x{shot.height}"
+    return console.export_svg(title=title, theme=THEMES[shot.theme], code_format=FORMAT, unique_id=shot.name)
+
+
+def photograph(svg: Path, png: Path, chromium: str) -> None:
+    """The SVG as Chromium shows it."""
+    head = svg.read_text(encoding="utf-8").split('viewBox="0 0 ', 1)[1].split('"', 1)[0]
+    width, height = (round(float(part)) for part in head.split())
+    with tempfile.TemporaryDirectory() as profile:
+        page = Path(profile) / "page.html"
+        page.write_text(
+            f'<body style="margin:0"><img src="{svg.as_uri()}" width="{width}" height="{height}">'
+        )
+        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        command += [f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--screenshot={png}"]
+        command += ["--default-background-color=00000000", "--allow-file-access-from-files", page.as_uri()]
+        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def main(folder: str = "") -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    target = Path(folder) if folder else IMAGES
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    for shot in SHOTS:
+        svg = target / f"{shot.name}.svg"
+        svg.write_text(draw(shot), encoding="utf-8")
+        if chromium and shot.png:
+            photograph(svg.resolve(), svg.with_suffix(".png").resolve(), chromium)
+    print(f"docs: wrote {len(SHOTS)} pictures to {target}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
