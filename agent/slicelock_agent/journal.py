@@ -1,8 +1,8 @@
-"""What the agent must still know after it was killed: one SQLite file, one row for each slice.
+"""What the agent must still know after it was killed: one file, one page for each slice.
 
-A row is written before a step is begun and after it has ended, and before a run is admitted. It must
+A page is written before a step is begun and after it has ended, and before a run is admitted. It must
 survive the agent's death, not a power cut: a reboot ends the jobs as well, and the boot id tells. So
-nothing waits for the disk.
+nothing waits for the disk. (It was a database once: of a hand-over, a twentieth went there.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +18,14 @@ from typing import Any, cast
 
 from slicelock.errors import AgentError, ConfigurationError
 from slicelock.states import RunState, advance
+from slicelock_agent.lines import Lines, encode
 from slicelock_agent.reconcile import Admitted, Stay
 
-SCHEMA = 1
 BOOTS_KEPT = 16
 
 
 class Page:
-    """One slice's row. Every change is written first and true afterwards; AgentError leaves all as it was."""
+    """One slice's page. A change is written first and true afterwards; AgentError leaves all as it was."""
 
     def __init__(self, name: str, save: Callable[[str, str], None], text: str = "{}") -> None:
         raw = cast(dict[str, Any], json.loads(text))
@@ -69,11 +68,8 @@ class Page:
         admitted = admitted if top is not None else self.admitted
         top = self.top if top is None else top
         facts = {"top": top, "admitted": _flat(admitted), "stays": [_flat(stay) for stay in stays.values()]}
-        self._save(self.name, _encode(facts))
+        self._save(self.name, encode(facts))
         self.stays, self.admitted, self.top = stays, admitted, top
-
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: every hand-over writes
 
 
 def _flat(item: Admitted | Stay | None) -> dict[str, Any] | None:
@@ -95,17 +91,21 @@ class Journal:
         self.path = path
         self._lock = _hold(path)
         try:
-            self._db = _open(path)
-            known: list[str] = json.loads(self._meta("boots") or "[]")
+            self._lines = Lines(path)
+            known: list[str] = json.loads(self._lines.of("meta").get("boots", "[]"))
             self.used_before = bool(known)
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
-            self.pages = {name: Page(name, self._save, text) for name, text in self._rows("slices")}
-            self.processes = {run: set(cast(list[str], json.loads(t))) for run, t in self._rows("processes")}
+            pages, processes = self._lines.of("slices"), self._lines.of("processes")
+            self.pages = {name: Page(name, self._save, text) for name, text in pages.items()}
+            self.processes = {run: set(cast(list[str], json.loads(t))) for run, t in processes.items()}
             if self.reborn:
                 self._start_over()
-            self._put("meta", "boots", json.dumps(self.boots))
-        except (sqlite3.Error, ValueError, TypeError, KeyError) as failure:
+            self._put("meta", "boots", encode(self.boots))
+        except AgentError:
+            self.close()
+            raise
+        except (OSError, ValueError, TypeError, KeyError) as failure:
             self._lock.close()
             raise ConfigurationError(
                 f"The journal {path} cannot be read: {failure}.",
@@ -120,22 +120,17 @@ class Journal:
         """Write which processes of a run were seen here: their end is to be noticed after a restart too."""
         if processes == self.processes.get(run, set()):
             return
-        if processes:
-            self._put("processes", run, json.dumps(sorted(processes)))
-        else:
-            self._execute("DELETE FROM processes WHERE name = ?", (run,))
+        self._put("processes", run, encode(sorted(processes)) if processes else None)
         self.processes[run] = processes
 
     def close(self) -> None:
-        with contextlib.suppress(sqlite3.Error):
-            self._db.close()
+        self._lines.close()
         self._lock.close()
 
     def remove(self) -> None:
         """Close the journal and remove its files: nothing was ever done under it."""
         self.close()
-        for suffix in ("", "-wal", "-shm"):
-            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         self.path.with_suffix(".lock").unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others use it
             self.path.parent.rmdir()
@@ -149,36 +144,11 @@ class Journal:
     def _save(self, name: str, text: str) -> None:
         self._put("slices", name, text)
 
-    def _put(self, table: str, name: str, text: str) -> None:
-        # Nearly always the row is there, and to update it takes half as long as to replace it.
-        if not self._execute(f"UPDATE {table} SET value = ? WHERE name = ?", (text, name)):
-            self._execute(f"INSERT INTO {table} VALUES (?, ?)", (name, text))
-
-    def _meta(self, name: str) -> str:
-        return dict(self._rows("meta")).get(name, "")
-
-    def _rows(self, table: str) -> list[tuple[str, str]]:
-        return self._db.execute(f"SELECT name, value FROM {table} ORDER BY name").fetchall()
-
-    def _execute(self, statement: str, values: tuple[str, ...]) -> int:
+    def _put(self, kind: str, name: str, text: str | None) -> None:
         try:
-            return self._db.execute(statement, values).rowcount
-        except sqlite3.Error as failure:
-            raise AgentError(f"The journal {self.path} cannot be written: {failure}.") from failure
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, timeout=1.0)
-    db.execute("PRAGMA locking_mode = EXCLUSIVE")  # it is this process's alone anyway; spares locks per row
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = OFF")  # survives the agent; see the module's docstring
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, SCHEMA):
-        raise ValueError(f"it was written by another version ({version})")
-    for table in ("meta", "slices", "processes"):
-        db.execute(f"CREATE TABLE IF NOT EXISTS {table} (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
-    db.execute(f"PRAGMA user_version = {SCHEMA}")
-    return db
+            self._lines.put(kind, name, text)
+        except OSError as failure:
+            raise AgentError(f"The journal {self.path} cannot be written: {failure.strerror}.") from failure
 
 
 def _hold(path: Path) -> Any:

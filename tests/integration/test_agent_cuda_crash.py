@@ -95,7 +95,7 @@ class Play:
 
     def _journal(self, path: Path, boot: str) -> Journal:
         journal = Journal(path, boot)
-        journal._execute = self.fuse.around(journal._execute)  # type: ignore[method-assign]
+        journal._put = self.fuse.around(journal._put)  # type: ignore[method-assign]
         return journal
 
     async def start(self) -> None:

@@ -71,7 +71,7 @@ class World:
 
     def _journal(self, path: Path, boot: str) -> Journal:
         journal = Journal(path, boot)
-        journal._execute = self.fuse.around("journal", journal._execute)  # type: ignore[method-assign]
+        journal._put = self.fuse.around("journal", journal._put)  # type: ignore[method-assign]
         return journal
 
     def _backend(self, context: BackendContext) -> SimBackend:

@@ -1,13 +1,16 @@
 """The journal: what is written is there after a kill, and nothing is half true."""
 
-import sqlite3
+import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from slicelock_agent.journal import BOOTS_KEPT, Journal
+from slicelock_agent.lines import LONG
 from slicelock_agent.reconcile import Admitted, Stay
 
 from slicelock.errors import AgentError, ConfigurationError
@@ -68,26 +71,77 @@ def test_a_step_that_the_chart_does_not_have_is_refused(journal: Journal) -> Non
         page.admit(Admitted("a", "main", 4, 80))
 
 
-def test_what_cannot_be_written_does_not_become_true(journal: Journal) -> None:
+@contextmanager
+def room_for(monkeypatch: pytest.MonkeyPatch, count: int) -> Iterator[None]:
+    """A disk that takes only so many more bytes."""
+    write = os.write
+
+    def full(fd: int, text: bytes) -> int:
+        nonlocal count
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count -= (taken := write(fd, text[:count]))
+        return taken
+
+    with monkeypatch.context() as patch:
+        patch.setattr("slicelock_agent.lines.os.write", full)
+        yield
+
+
+@pytest.mark.parametrize("room", [0, 1, 40])
+def test_what_cannot_be_written_does_not_become_true(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
     page = journal.page("s")
     page.admit(TURN)
-    journal._db.execute("PRAGMA query_only = ON")
-    with pytest.raises(AgentError, match=r"p\.n1\.journal cannot be written"):
-        page.admit(Admitted("b", "main", 1, 80), gone=("a",))
-    assert (page.top, page.admitted, set(page.stays)) == (70, TURN, {"a"})
-
-
-def test_a_full_disk_is_an_error_that_passes(journal: Journal) -> None:
-    page = journal.page("s")
-    limit = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count = {limit}")
-    with pytest.raises(AgentError, match="full"):
-        for run in range(1000):
-            page.put(Stay(f"run-{run}", RunState.LOADED))
-    kept = dict(page.stays)
-    journal._db.execute("PRAGMA max_page_count = 1000000")
+    for _ in range(2):
+        with (
+            room_for(monkeypatch, room),
+            pytest.raises(AgentError, match=r"p\.n1\.journal cannot be written: No space left"),
+        ):
+            page.admit(Admitted("b", "main", 1, 80), gone=("a",))
+        assert (page.top, page.admitted, set(page.stays)) == (70, TURN, {"a"})
     page.put(Stay("one-more", RunState.LOADED))
-    assert set(reopened(journal).page("s").stays) == {*kept, "one-more"}
+    assert set(reopened(journal).page("s").stays) == {"a", "one-more"}
+
+
+def test_half_a_line_was_never_there(journal: Journal) -> None:
+    journal.page("s").admit(TURN)
+    before = journal.path.read_bytes()
+    journal.page("s").admit(Admitted("b", "main", 1, 80), gone=("a",))
+    after = journal.path.read_bytes()
+    assert after.startswith(before)
+    for cut in range(len(before), len(after)):
+        journal.close()
+        journal.path.write_bytes(after[:cut])
+        journal = reopened(journal)
+        assert (journal.page("s").top, journal.page("s").admitted) == (70, TURN)
+
+
+def test_a_long_file_is_made_short(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = journal.page("s")
+    for fence in range(1, 20_000):
+        page.admit(Admitted("a", "main", fence, fence))
+        assert journal.path.stat().st_size < LONG + 1000
+    assert not journal.path.with_suffix(".new").exists()
+    assert reopened(journal).page("s").top == 19_999
+
+
+def test_a_long_file_stays_when_there_is_no_room_for_another(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = journal.page("s")
+    monkeypatch.setattr("slicelock_agent.lines._written", _no_room)
+    for fence in range(1, 20_000):
+        page.admit(Admitted("a", "main", fence, fence))
+    assert journal.path.stat().st_size > LONG
+    monkeypatch.undo()
+    assert reopened(journal).page("s").top == 19_999
+    assert journal.path.stat().st_size < 1000
+
+
+def _no_room(*_: object) -> tuple[int, int]:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_new_boot_loses_all_but_the_fences(journal: Journal) -> None:
@@ -140,12 +194,20 @@ def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
         Journal(path, "boot1")
 
 
-def test_a_journal_of_another_version_is_named(journal: Journal) -> None:
+@pytest.mark.parametrize("head", [b'{"slicelock-journal":99}\n', b"SQLite format 3\0"])
+def test_a_journal_of_another_version_is_named(journal: Journal, head: bytes) -> None:
     journal.close()
-    with sqlite3.connect(journal.path) as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
+    journal.path.write_bytes(head)
     with pytest.raises(ConfigurationError, match="another version"):
+        Journal(journal.path, "boot1")
+    assert journal.path.read_bytes() == head
+
+
+def test_a_damaged_journal_is_named(journal: Journal) -> None:
+    journal.page("s").admit(TURN)
+    journal.close()
+    journal.path.write_bytes(journal.path.read_bytes().replace(b"admitted", b'"dmitted'))
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         Journal(journal.path, "boot1")
 
 
