@@ -199,10 +199,10 @@ class SimBackend:
         for device in self._devices.values():
             device.close()
         self._devices.clear()
-        if undo:
-            self._remove(path for name in self._made for path in self._files(name))
-        else:
-            self._remove(path for name in self._retired for path in self._idle_files(name))
+        files = self._files if undo else self._idle_files
+        for name in self._made if undo else self._retired:
+            for path in files(name):
+                path.unlink(missing_ok=True)
         self._prune_folders()
 
     def _files(self, device: str) -> list[Path]:
