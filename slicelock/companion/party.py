@@ -16,6 +16,7 @@ import time
 import weakref
 from concurrent.futures import CancelledError
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from slicelock.codec import Command
 from slicelock.companion.evictor import Evictor
@@ -49,6 +50,7 @@ class Party:
         self.foreign = self.closed = self._started = False
         self._async_stores: dict[asyncio.AbstractEventLoop, AsyncStore] = {}
         self._starting = threading.Lock()
+        self._starting_in: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     # ------------------------------------------------------------ starting
 
@@ -76,16 +78,17 @@ class Party:
         self.refuse_child()
         if self._started and self.companion.alive:
             return
-        store = self.async_store()
-        if not self.ledger.registered:
-            await store.drive(register(self.ledger))
-            self._note_namesakes(await store.run(Status()))
-        self.companion.ensure_running()
-        if not self._started:
-            inbox = LoopInbox()
-            self._await_messages(inbox)
-            await inbox.wait(self.settings.store_timeout)
-            self._started = True
+        async with self._starting_in.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            store = self.async_store()
+            if not self.ledger.registered:
+                await store.drive(register(self.ledger))
+                self._note_namesakes(await store.run(Status()))
+            self.companion.ensure_running()
+            if not self._started:
+                inbox = LoopInbox()
+                self._await_messages(inbox)
+                await inbox.wait(self.settings.store_timeout)
+                self._started = True
 
     def async_store(self) -> AsyncStore:
         """The store for the running event loop."""

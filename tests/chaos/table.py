@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import median, quantiles
 
 from tests.chaos.campaign import Outcome
 from tests.chaos.faults import FAULTS
@@ -34,8 +34,8 @@ def page(outcome: Outcome, about: str) -> str:
             f"{outcome.turns} turns: {len(outcome.violations)} violations**, {at_the_end} of them found at "
             "the end of a campaign.",
             "",
-            "| fault | injected | lasts p50 | recovery p50 | max | violations |",
-            "|---|--:|--:|--:|--:|--:|",
+            "| fault | injected | lasts p50 | recovery p50 | p95 | max | violations |",
+            "|---|--:|--:|--:|--:|--:|--:|",
             *rows,
             "",
             about,
@@ -47,5 +47,6 @@ def _row(name: str, outcome: Outcome) -> str:
     lasted = [harm.lasted_s for harm in outcome.harms[name]]
     recovered = [harm.recovered_s for harm in outcome.harms[name]]
     bad = sum(1 for fault, _ in outcome.violations if fault == name)
-    times = f"{median(lasted):.2f} s | {median(recovered):.2f} s | {max(recovered):.2f} s"
+    p95 = quantiles(recovered, n=20, method="inclusive")[-1] if len(recovered) > 1 else recovered[0]
+    times = " | ".join(f"{t:.2f} s" for t in (median(lasted), median(recovered), p95, max(recovered)))
     return f"| {name} | {len(lasted)} | {times} | {bad} |"

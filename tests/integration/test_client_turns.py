@@ -7,6 +7,7 @@ import gc
 import logging
 import threading
 import time
+from concurrent.futures import as_completed
 from typing import Any
 
 import pytest
@@ -178,14 +179,14 @@ class TestTwoRuns:
     def test_a_second_run_of_the_same_job_is_another_party(
         self, side: Side, caplog: pytest.LogCaptureFixture
     ) -> None:
-        same = {"job": "twin"}
-        first = side.acquire("a", run="r1", facts=same)
+        first = side.acquire("a", run="r1", facts={"job": "twin"})
         with caplog.at_level(logging.WARNING, "slicelock"):
-            waiting = side.ask("a", run="r2", facts=same)
-            wait_until(lambda: side.slice().queued == 1)
-        assert "job twin has another run, r1; r2 is a party of its own" in caplog.text
+            waiting = [side.ask("a", run="r2", lane=lane, facts={"job": "twin"}) for lane in "xy"]
+            wait_until(lambda: side.slice().queued == 2)
+        assert caplog.text.count("has another run, r1; r2 is a party of its own") == 1
         side.give(first)
-        side.give(waiting.result(5))
+        for turn in as_completed(waiting, 5):
+            side.give(turn.result())
 
     def test_a_turn_object_that_is_dropped_is_yielded(
         self, side: Side, caplog: pytest.LogCaptureFixture
