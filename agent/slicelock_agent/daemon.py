@@ -17,7 +17,7 @@ from typing import NoReturn
 from slicelock.errors import SlicelockError
 from slicelock.exits import exit_code, named
 from slicelock.settings import AgentSettings
-from slicelock_agent import check
+from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
 from slicelock_agent.devices import parse_slices
 from slicelock_agent.supervision import unless
@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if options.check:
             return check.show(settings, as_json=options.json)
+        if options.health:
+            return _show_health(settings)
         asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
     except SlicelockError as failure:
         if options.debug:
@@ -50,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("error: %s", " ".join(str(failure).split()))  # noqa: TRY400 - one line, no traceback
         return exit_code(failure)
     return 0
+
+
+def _show_health(settings: AgentSettings) -> int:
+    why = asyncio.run(health.ailment(settings))
+    print(why or f"The agent of node {settings.node} is heard of.")
+    return FAILED if why else 0
 
 
 def agent_version() -> str:
@@ -80,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--state-dir", help="the folder with the agent's journal (SLICELOCK_STATE_DIR)")
     add("--fallback", help="how runs may be evicted, in order: hooks,cuda,kill (SLICELOCK_FALLBACK)")
     add("--check", action="store_true", help="look at this machine's GPUs and who uses them, and end")
+    add("--health", action="store_true", help="look whether this node's agent is heard of, and end")
     add("--json", action="store_true", help="with --check: print JSON")
     add("--debug", action="store_true", help="log more, and show tracebacks")
     add("--version", action="version", version=f"slicelock-agent {agent_version()}")

@@ -2,9 +2,9 @@
 # Prints the ACL file for Redis: users.acl with the hashes of the passwords in a folder, which has a file
 # USER_password for each user. A user without one is left out.
 #
-#   sh users.sh SECRETS >/etc/valkey/users.acl
+#   sh users.sh SECRETS [RULES] >/etc/valkey/users.acl
 set -eu
-rules=$(dirname "$0")/users.acl
+rules=$(dirname "$0")/${2:-users.acl}
 secrets=$1
 
 # Comments go, and what is indented continues its line. No password is ever an argument: ps would show it.
