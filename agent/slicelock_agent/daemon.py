@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _show_health(settings: AgentSettings) -> int:
     why = asyncio.run(health.ailment(settings))
     print(why or f"The agent of node {settings.node} is heard of.")
-    return FAILED if why else 0
+    return 1 if why else 0
 
 
 def agent_version() -> str:
