@@ -111,7 +111,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
             if not part.wish.wait:
                 raise NotGranted(f"No turn on {named(part)}. {failure}") from None
             yield from _take_back(ledger, part, str(failure))
-            reply, reason = AcquireReply("UNDECIDED"), str(failure).rstrip(".")
+            reply = AcquireReply("UNDECIDED", str(failure).rstrip("."))
         except (StoreUnavailable, StoreTimeout) as failure:
             if not ledger.registered or not part.wish.wait:
                 raise

@@ -61,7 +61,7 @@ class Dialer:
     def __init__(
         self, options: Mapping[str, Any], *, tls: bool, name: str, timeout: float, protocol: int = 2
     ) -> None:
-        self.tls = tls
+        self.tls, self.name = tls, name
         self._options = {
             **options,
             "socket_timeout": timeout,

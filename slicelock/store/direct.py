@@ -139,7 +139,10 @@ class DirectStore:
             self._waiting.append((command, take))
             return
         self._rearm()
-        take(self._read(command, reply))
+        answer = self._read(command, reply)
+        if isinstance(answer, StoreUnavailable):
+            self.close()  # perhaps it is no primary any more; the next connection is to the one that is
+        take(answer)
 
     def _read(self, command: Command[R], reply: Any) -> R | SlicelockError:
         if isinstance(reply, RedisError):

@@ -29,6 +29,7 @@ class Endpoint:
         self.route: Route | None = route_to(target) if target.sentinels else None
         self.place = target.place
         self.address: Address | None = None
+        self._met = False
 
     def find(self, patience: float) -> Address | None:
         """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
@@ -57,6 +58,9 @@ class Endpoint:
         server.check(self.place)
         if primary:
             server.check_primary(self.place)
+        if primary and not self._met:  # at the start only: a change must not stop what runs
+            server.check_eviction(self.place)
+            self._met = True
         return server
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from slicelock.errors import ConfigurationError, StoreUnavailable
 
 OLDEST_SERVER = (6, 2)  # older ones replicate scripts, not their effects, or lack what the scripts use
-GREETING = (("INFO", "server"), ("INFO", "replication"))
+GREETING = (("INFO", "server"), ("INFO", "replication"), ("INFO", "memory"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Server:
     mode: str = ""
     role: str = ""
     replicas: int = 0
+    eviction: str = ""
 
     @classmethod
     def of(cls, *answers: object) -> Server:
@@ -27,12 +28,14 @@ class Server:
         lines = (line.split(":", 1) for text in texts for line in text.splitlines() if ":" in line)
         facts = {name: value.strip() for name, value in lines}
         replicas = facts.get("connected_slaves", "")
+        limited = facts.get("maxmemory", "0") != "0"
         return cls(
             facts.get("run_id", ""),
             facts.get("redis_version", ""),
             facts.get("redis_mode") or facts.get("server_mode", ""),
             facts.get("role", ""),
             int(replicas) if replicas.isdigit() else 0,
+            facts.get("maxmemory_policy", "") if limited else "",
         )
 
     def check(self, place: str) -> None:
@@ -53,6 +56,15 @@ class Server:
             raise ConfigurationError(
                 f"Redis at {place} is a node of a Redis Cluster, which slicelock does not support.",
                 advice="Use one Redis or Valkey with cluster-enabled no; Sentinel for failover.",
+            )
+
+    def check_eviction(self, place: str) -> None:
+        """Refuse a server that may throw away turns and queues when it is full."""
+        if self.eviction not in ("", "noeviction"):
+            raise ConfigurationError(
+                f"Redis at {place} removes keys when its memory is full (maxmemory-policy {self.eviction}); "
+                "turns would vanish.",
+                advice="Use CONFIG SET maxmemory-policy noeviction, or a Redis of its own for slicelock.",
             )
 
     def check_primary(self, place: str) -> None:

@@ -130,7 +130,7 @@ def test_a_user_without_rights(take: Callable[..., None], own_server: Callable[.
     with connect(server.url) as admin:
         admin.execute_command("ACL", "SETUSER", "weak", "on", ">secret", "~*", "+@read", "+client", "+info")
         url = server.url.replace("unix://", "unix://weak:secret@")
-        with pytest.raises(errors.ConfigurationError, match="rights that slicelock needs") as caught:
+        with pytest.raises(errors.ConfigurationError, match="rights that this needs") as caught:
             take(redis_url=url)
         assert "secret" not in one_line(caught.value)
 

@@ -80,6 +80,14 @@ def test_a_replica_is_no_primary() -> None:
         replica.check_primary("h:1")
 
 
+def test_a_full_server_must_not_throw_turns_away() -> None:
+    memory = b"maxmemory:%d\r\nmaxmemory_policy:volatile-lru"
+    with pytest.raises(errors.ConfigurationError, match=r"h:1 removes keys.*volatile-lru.*noeviction"):
+        Server.of(memory % 1000).check_eviction("h:1")
+    Server.of(memory % 0).check_eviction("h:1")  # no limit, no eviction
+    Server.of(b"maxmemory:1000\r\nmaxmemory_policy:noeviction").check_eviction("h:1")
+
+
 def test_a_primary_says_who_it_is_and_who_follows_it() -> None:
     primary = Server.of(b"run_id:abc", b"role:master\r\nconnected_slaves:2")
     primary.check_primary("h:1")
