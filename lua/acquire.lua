@@ -49,7 +49,7 @@ rules.done(run, lane, k - 1, member)
 local r = record('request', id)
 refusal = r and refuse_join(id, r, member) or not r and refuse_open(run, lane, k, ARGV[7])
 if refusal then return reply(refusal) end
-r = r or open(id, run, ARGV[2], lane, k)
+r = r or open(id, run, ARGV[2], lane)
 local was = r.state
 rules.just_asked = id
 join(id, r, member, process)

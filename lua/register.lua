@@ -16,23 +16,23 @@ check_names(ARGV[1])
 --- @include "begin"
 local run, process = ARGV[1], ARGV[3]
 if #process > 200 or not string.match(process, '^[%w:._-]+$') then
-  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })   -- no identity: it would be taken for another field of the hash
+  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })   -- no identity: keys are made of it
 end
 if ARGV[7] == '1' then
   rules.exited(run, process, 'its process has ended')
   return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })
 end
 
-local facts = cjson.encode({ uid = ARGV[4], slices = words(ARGV[5]), hooks = cjson.decode(ARGV[6]) })
-local procs = record('procs', run) or {}
-if procs[process] ~= facts then
-  write('procs', run, { [process] = facts })
+local P = record('process', run .. '/' .. process)
+if not P or P.uid ~= ARGV[4] or (P.slices or '') ~= ARGV[5] or P.hooks ~= ARGV[6] then
+  write('process', run .. '/' .. process, { uid = ARGV[4], slices = ARGV[5], hooks = ARGV[6] })
+  redis.call('SADD', key('procs', run), process)
   rules.bump(run)
   for _, s in ipairs(words(ARGV[5])) do
     for _, node in ipairs(words((record('slice', s) or {}).nodes)) do hint('node:' .. node, 'run ' .. run) end
   end
 end
-write('procs', run, { [process .. '#heard'] = num(pool) })
+write('process', run .. '/' .. process, { heard = num(pool) })
 write('run', run, { job = ARGV[2] })
 due('run|' .. run, pool + FORGET_RUN)
 

@@ -37,8 +37,8 @@ local states = {}
 for i, part in ipairs(parts) do states[i] = part_state(part) end
 for _, answer in ipairs(report.answers or {}) do take_answer(run, process, answer) end
 
-local registered = (record('procs', run) or {})[process] ~= nil
-if registered then write('procs', run, { [process .. '#heard'] = num(pool) }) end
+local registered = record('process', run .. '/' .. process) ~= nil
+if registered then write('process', run .. '/' .. process, { heard = num(pool) }) end
 if record('run', run) then due('run|' .. run, pool + FORGET_RUN) end
 return reply({ 'OK', 'epoch', meta.epoch, 'registered', registered and '1' or '0',
                'parts', #states > 0 and cjson.encode(states) or '[]', 'commands', pending_commands(run, process) })

@@ -17,7 +17,7 @@
 --- @include "begin"
 --- @include "state_saved"
 local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local id = run .. '/' .. lane .. '/' .. num(k)
+local id = run .. '/' .. lane .. '/' .. ARGV[3]
 local r = record('request', id)
 if ARGV[5] == '' and meta.kept then rules.unkeep(run, lane, k) end
 if not r then return reply({ 'ALREADY' }) end

@@ -81,6 +81,9 @@ class Keys:
     def procs(self, run: str) -> str:
         return f"{self.prefix}procs:{run}"
 
+    def process(self, name: str) -> str:
+        return f"{self.prefix}process:{name}"
+
     def request(self, request: str) -> str:
         return f"{self.prefix}request:{request}"
 

@@ -1,12 +1,10 @@
 -- The runs that a node has to know, with their processes.
 local function processes(run)
   local list = {}
-  for field, value in pairs(record('procs', run) or {}) do
-    local p, what = string.match(field, '^([^#]+)#?(%a*)$')
-    list[p] = list[p] or {}
-    if what == 'heard' then list[p].heard_ms = num(pool - value)
-    elseif what ~= '' then list[p][what] = cjson.decode(value)
-    else for name, fact in pairs(cjson.decode(value)) do list[p][name] = fact end end
+  for _, p in ipairs(redis.call('SMEMBERS', key('procs', run))) do
+    local P = record('process', run .. '/' .. p)
+    list[p] = P and { uid = P.uid, slices = words(P.slices), hooks = cjson.decode(P.hooks), heard_ms = num(pool - P.heard),
+                      command = P.command and cjson.decode(P.command), answer = P.answer and cjson.decode(P.answer) }
   end
   return list
 end

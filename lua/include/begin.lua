@@ -8,10 +8,11 @@ if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.sche
 local step = raw - (meta.time_ms or raw)
 local steady = step >= 0 and step <= MAX_STEP
 pool = (meta.pool_ms or 0) + (steady and step or 0)
-write('meta', nil, { time_ms = now, pool_ms = num(pool) })
+local pool_ms = num(pool)
+write('meta', nil, { time_ms = now, pool_ms = pool_ms })
 meta = record('meta')
 if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }); rules.check_life() end
 if not steady then event('clock', 'step_ms', num(step)) end
 
-local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. num(pool), 'LIMIT', 0, SCAN)
+local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. pool_ms, 'LIMIT', 0, SCAN)
 if overdue[1] then rules.reap(overdue) end

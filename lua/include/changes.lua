@@ -1,30 +1,25 @@
--- Changes of records: in their tables at once, in Redis last, by `flush`, so that an error before leaves the hashes alone.
-local changed, lives = {}, {}
+-- Changes of records: in their tables at once, in Redis last, by `flush`, so that an error before leaves what is stored alone.
+local changed, lives = {}, {}        -- key → its fields, false: none any more; key → ms that it has to live
 
--- Values are strings; false clears a field.
+-- Values are texts; false or an empty one clears a field.
 local function write(kind, name, changes)
   local full, fields = key(kind, name), record(kind, name) or {}
-  local set = changed[full] or { full }
-  local n = #set
   for field, value in pairs(changes) do
-    if (fields[field] or false) ~= value then
-      fields[field] = value or nil
-      set[n + 1], set[n + 2] = field, value or ''
-      n = n + 2
-    end
+    value = value ~= '' and value or nil
+    if fields[field] ~= value then fields[field], changed[full] = value, fields end
   end
-  records[full], changed[full] = fields, set
+  records[full] = fields
 end
 
 local function erase(kind, name)
   local full = key(kind, name)
-  redis.call('DEL', full)
-  records[full], changed[full] = false, nil
+  records[full], changed[full] = false, false
 end
 
 local function flush()
-  for _, set in pairs(changed) do
-    if set[2] then redis.call('HSET', unpack(set)) end
+  for full, fields in pairs(changed) do
+    if not fields then redis.call('DEL', full)
+    elseif lives[full] then redis.call('SET', full, cjson.encode(fields), 'PX', lives[full])
+    else redis.call('SET', full, cjson.encode(fields), 'KEEPTTL') end
   end
-  for full, ms in pairs(lives) do redis.call('PEXPIRE', full, ms) end
 end

@@ -1,21 +1,21 @@
 -- Processes of a run that are gone.
 function rules.alive(run, process)
-  local heard = (record('procs', run) or {})[process .. '#heard']
-  return heard and pool - tonumber(heard) < HEARD and pool - tonumber(heard)
+  local P = record('process', run .. '/' .. process)
+  local heard_ms = P and pool - P.heard
+  return heard_ms and heard_ms < HEARD and heard_ms
 end
 
 local function forget_process(run, process)
-  local fields = { process, process .. '#heard', process .. '#command', process .. '#answer' }
-  redis.call('HDEL', key('procs', run), unpack(fields))
-  for _, field in ipairs(fields) do record('procs', run)[field] = nil end
+  erase('process', run .. '/' .. process)
+  redis.call('SREM', key('procs', run), process)
   rules.bump(run)
   due('run|' .. run, pool + FORGET_RUN)
 end
 
 function rules.exited(run, process, reason)
-  if not (record('procs', run) or {})[process] then return end
+  if not record('process', run .. '/' .. process) then return end
   forget_process(run, process)
-  local last = next(record('procs', run)) == nil
+  local last = redis.call('SCARD', key('procs', run)) == 0
   for _, id in ipairs(words(record('run', run).open)) do
     local r = record('request', id)
     for _, member in ipairs(words(r.joined)) do

@@ -1,7 +1,7 @@
 -- Commands are numbered by fence, so an older one never replaces a newer one. Numbers go as text: JSON would round them.
-local function newest_known(procs, p)
+local function newest_known(P)
   local newest, what = -1, ''
-  for _, text in ipairs({ procs[p .. '#answer'] or '{}', procs[p .. '#command'] or '{}' }) do
+  for _, text in ipairs({ P.answer or '{}', P.command or '{}' }) do
     local known = cjson.decode(text)
     if tonumber(known.n or -1) >= newest then newest, what = tonumber(known.n or -1), known.what end
   end
@@ -9,12 +9,13 @@ local function newest_known(procs, p)
 end
 
 local function post_command(node, command)
-  local procs, p = record('procs', command.run) or {}, command.process
-  if not procs[p] then return end
-  local newest, what = newest_known(procs, p)
+  local name = command.run .. '/' .. command.process
+  local P = record('process', name)
+  if not P then return end
+  local newest, what = newest_known(P)
   if command.n < newest or command.n == newest and command.what == what then return end
   local text = cjson.encode({ n = num(command.n), what = command.what, slice = command.slice, by = node })
-  write('procs', command.run, { [p .. '#command'] = text, [p .. '#answer'] = false })
+  write('process', name, { command = text, answer = false })
   rules.bump(command.run)
   hint('run:' .. command.run, 'command')
 end

@@ -20,5 +20,6 @@ function on_due.run(run)
   local r = record('run', run)
   if r and r.open then return due('run|' .. run, pool + FORGET_RUN) end
   erase('run', run)
-  erase('procs', run)
+  for _, p in ipairs(redis.call('SMEMBERS', key('procs', run))) do erase('process', run .. '/' .. p) end
+  redis.call('DEL', key('procs', run))
 end

@@ -1,16 +1,13 @@
--- Hashes as Lua tables: each is read once per script. An empty value is none.
+-- Records: keys whose value is an object of texts in JSON, read once per script.
 local records = {}
 
 local function fetch(full)
-  local flat, fields = redis.call('HGETALL', full), {}
-  for i = 1, #flat, 2 do
-    if flat[i + 1] ~= '' then fields[flat[i]] = flat[i + 1] end
-  end
-  records[full] = flat[1] and fields or false
+  local text = redis.call('GET', full)
+  records[full] = text and cjson.decode(text)
   return records[full]
 end
 
--- The fields of a hash, nil when it is not there.
+-- The fields of a record, nil when it is not there.
 local function record(kind, name)
   local full = key(kind, name)
   local fields = records[full]

@@ -3,7 +3,7 @@ local raw, now, pool       -- raw TIME in ms, the same as text, and pool time in
 
 local function hint(channel, message) redis.call('PUBLISH', PREFIX .. 'ch:' .. channel, message) end
 
-local function due(what, at) redis.call('ZADD', DEADLINES, num(at), what) end
+local function due(what, at) redis.call('ZADD', DEADLINES, at, what) end
 
 local function undue(...) redis.call('ZREM', DEADLINES, ...) end
 

@@ -17,10 +17,10 @@ from slicelock.store.opening import Endpoint, opened
 
 # What scripts, clients and agents call; each line leaves nothing behind. K is a key, C a channel of the pool.
 TRIALS: tuple[tuple[str, ...], ...] = (
-    ("HSET", "K", "field", "value"),
-    ("HGETALL", "K"),
-    ("PEXPIRE", "K", "10000"),
-    ("HDEL", "K", "field"),
+    ("SET", "K", "value", "PX", "10000"),
+    ("SET", "K", "value", "KEEPTTL"),
+    ("GET", "K"),
+    ("DEL", "K"),
     ("ZADD", "K", "1", "member"),
     ("ZRANGE", "K", "0", "-1"),
     ("ZREM", "K", "member"),

@@ -16,6 +16,7 @@ from slicelock.exits import ExitCode
 from slicelock.keys import Keys
 from tests.cli.conftest import Call, Called
 from tests.cli.programs import program
+from tests.support.stored import edit
 from tests.support.wait import wait_until
 
 READING = {
@@ -179,7 +180,7 @@ def test_an_empty_pool(end: End, words: list[str], code: ExitCode) -> None:
 def test_a_pool_of_another_version(
     end: End, words: list[str], client: redis.Redis, pool: str, slicelock_env: dict[str, str]
 ) -> None:
-    client.hset(Keys(pool).meta, "schema", "99")
+    edit(client, Keys(pool).meta, schema="99")
     ended = end(words)
     client.delete(Keys(pool).meta)
     assert ended.code == ExitCode.OTHER

@@ -14,6 +14,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Acquire, Yield
 from tests.cli.conftest import Call
+from tests.support.stored import edit
 
 pytestmark = pytest.mark.usefixtures("slicelock_env")
 
@@ -144,7 +145,7 @@ def test_the_pool_can_be_named(call: Call, make_pool: object) -> None:
 
 
 def test_a_pool_of_another_schema(call: Call, client: redis.Redis, pool: str) -> None:
-    client.hset(Keys(pool).meta, "schema", "99")
+    edit(client, Keys(pool).meta, schema="99")
     for words in (["status"], ["slice", "declare", "lic"], ["doctor"]):
         ended = call(*words)
         assert ended.code == ExitCode.OTHER

@@ -321,15 +321,11 @@ def test_killed_it_takes_the_command_along(seen: Pool, tmp_path: Path) -> None:
 def test_the_command_is_registered_by_its_own_identity(seen: Pool, client: object, pool: str) -> None:
     with program(*hold("sh", "-c", "echo $$; exec sleep 600")) as process:
         pid = int(said(process))
-        (key,) = client.keys(f"slicelock:{{{pool}}}:procs:*")
-        wait_until(
-            lambda: any(f":{pid}:".encode() in field for field in client.hkeys(key)),
-            what="the command to be known",
-        )
+        known = f"slicelock:{{{pool}}}:process:*:{pid}:*"
+        wait_until(lambda: client.keys(known), what="the command to be known")
         process.terminate()
         finish(process)
-    left = [field for field in client.hkeys(key) if f":{pid}:".encode() in field and client.hget(key, field)]
-    assert left == []
+    assert client.keys(known) == []
 
 
 # ---------------------------------------------------------------- until a health URL answers

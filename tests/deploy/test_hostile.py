@@ -6,6 +6,7 @@ Whatever it writes, the agent survives, touches no process that is not the clien
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from slicelock.local import LocalAgent
 from tests.support.guarded import Guarded
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage, Run
+from tests.support.stored import record
 from tests.support.wait import wait_until
 
 STATE = b"precious" * 100
@@ -244,15 +246,18 @@ def test_records_that_make_no_sense(stage: AgentStage, agent: LocalAgent) -> Non
     """Who may write can stop a pool with nonsense. The agent says so, touches nothing, and goes on after."""
     good = serves(stage, agent)
     keys, link = stage.world.keys, stage.world.client
-    before = link.hgetall(keys.slice("s"))
-    for nonsense in (b"{", b"\xff\xfe", b"x" * 1_000_000):
-        link.hset(keys.slice("s"), "settings", nonsense)
-        link.hset(keys.procs(good.run), "1:2:3:4", nonsense)
+    before, nobody = link.get(keys.slice("s")), keys.process(f"{good.run}/1:2:3:4")
+    settings = json.dumps({**record(link, keys.slice("s")), "settings": "{"}).encode()
+    for nonsense in (b"{", b"5", b"\xff\xfe", b"x" * 1_000_000, settings):
+        link.set(keys.slice("s"), nonsense)
+        link.set(nobody, nonsense)
+        link.sadd(keys.procs(good.run), "1:2:3:4")
         wait_until(lambda: "answered with an error" in agent.log(), 10)
         assert agent.process.poll() is None
         assert stage.read(len(STATE)) == STATE
-        link.hset(keys.slice("s"), mapping=before)  # somebody repairs it
-        link.hdel(keys.procs(good.run), "1:2:3:4")
+        link.set(keys.slice("s"), before)  # somebody repairs it
+        link.delete(nobody)
+        link.srem(keys.procs(good.run), "1:2:3:4")
     wait_until(lambda: good.again().outcome == "HELD", 15)
     good.kill()
     serves(stage, agent)

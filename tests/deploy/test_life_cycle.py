@@ -20,6 +20,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Status
 from tests.support.guarded import MARK, ROOT, Guarded
+from tests.support.stored import edit
 from tests.support.wait import wait_until
 
 POOL, KEYS = "p", Keys("p")
@@ -203,7 +204,7 @@ def test_what_a_user_must_not_do_changes_nothing_and_the_error_says_what_to_do(
     assert deployment.command("operator", "slice", "declare", "trainers", "--node", "n1=sim:t")[0] == 0
     with deployment.guarded.connect("admin") as admin:
         admin.sadd(KEYS.nodes, "idle")
-        admin.hset(KEYS.node("idle"), "version", "1")
+        edit(admin, KEYS.node("idle"), version="1")
     before = deployment.stored()
     code, said = deployment.command(user, *words)
     if words[0] == "revoke":

@@ -11,6 +11,7 @@ import pytest
 from slicelock.embedded import EmbeddedServer
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
+from tests.support.stored import edit
 
 
 def test_it_says_what_it_serves(agents: AgentStage) -> None:
@@ -103,7 +104,7 @@ def test_settings_that_make_no_sense_are_named(
 
 
 def test_another_schema_is_named(agents: AgentStage) -> None:
-    agents.world.client.hset(agents.world.keys.meta, "schema", "99")
+    edit(agents.world.client, agents.world.keys.meta, schema="99")
     exit_code, said = agents.try_agent("--slice", "s=sim:d")
     assert exit_code == 1
     assert "schema 99" in said

@@ -18,6 +18,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.settings import Settings
 from tests.support.scripts import connect
 from tests.support.sides import ROOT, Side, environment
+from tests.support.stored import edit
 
 
 def take(**settings: Any) -> None:
@@ -138,7 +139,7 @@ def test_a_user_without_rights(take: Callable[..., None], own_server: Callable[.
 @both
 def test_a_schema_of_another_version(take: Callable[..., None], server: EmbeddedServer, pool: str) -> None:
     with connect(server.url) as admin:
-        admin.hset(f"slicelock:{{{pool}}}:meta", "schema", "99")
+        edit(admin, f"slicelock:{{{pool}}}:meta", schema="99")
     with pytest.raises(errors.SchemaMismatch, match="has schema 99") as caught:
         take(redis_url=server.url, pool=pool)
     one_line(caught.value)

@@ -203,7 +203,7 @@ def test_a_command_to_nobody_leaves_nothing(world: World, n1: Agent) -> None:
 
 @pytest.mark.parametrize("process", ["a#heard", "", "x" * 201, "a b", "a|b"])
 def test_what_is_no_process_identity_is_not_registered(world: World, process: str) -> None:
-    """It would be another field of the record, or make it grow without end."""
+    """A key is made of it."""
     assert world.run(wire.Register("r1", "j", process, 1, ("a",), [])).outcome == "OK"
     assert "procs:r1" not in world.dump()
 

@@ -112,7 +112,7 @@ def expected(client: redis.Redis, make_pool: Callable[[], str]) -> dict[str, obj
 
 def requests(world: World) -> dict[str, dict[str, str]]:
     names = [name for name in world.dump() if name.startswith("request:")]
-    return {name: world.hash(world.keys.prefix + name) for name in names}
+    return {name: world.record(world.keys.prefix + name) for name in names}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from slicelock import scripts as sources
 from slicelock import wire
 from slicelock.embedded import EmbeddedServer
 from tests.support.scripts import Scripts, connect
+from tests.support.stored import edit
 from tests.support.world import WAIT_MS, Member, World
 
 QUEUE_LIMIT = 20_000
@@ -55,7 +56,7 @@ def test_a_turn_costs_the_same_with_many_waiters(world: World) -> None:
         fresh.ask("a")
         fresh.beats()
         fresh.cancel()
-        run = world.hash(world.keys.slice("a"))["request"].split("/")[0]
+        run = world.record(world.keys.slice("a"))["request"].split("/")[0]
         assert world.run(wire.Yield(run, "main", 1, "0")).outcome == "YIELDED"
 
     crowd(world, 10, "a", name="few")
@@ -170,7 +171,7 @@ def test_a_waiter_whose_record_is_gone_holds_nobody_up(world: World) -> None:
     assert live.again().outcome == "HELD"
     world.client.zrem(world.keys.queue("a"), ghost.id)
     world.client.zrem(world.keys.deadlines, f"part|{ghost.id}|0")
-    world.client.hset(world.keys.run("r1"), "open", "")
+    edit(world.client, world.keys.run("r1"), open="")
 
 
 def test_a_scan_past_64_in_two_queues_at_once(world: World) -> None:
@@ -286,13 +287,13 @@ def commands(member: Member) -> list[wire.Command]:
 
 def test_every_script_refuses_a_pool_of_another_schema(world: World) -> None:
     world.declare("a")
-    world.client.hset(world.keys.meta, "schema", "99")
-    before = world.dump(), world.hash(world.keys.meta)
+    edit(world.client, world.keys.meta, schema="99")
+    before = world.dump(), world.record(world.keys.meta)
     for command in commands(world.member("r1")):
         assert world.scripts.call(command.script, command.argv()) == [
             *(b"SCHEMA", b"found", b"99", b"expected", b"1")
         ]
-        assert (world.dump(), world.hash(world.keys.meta)) == before, command.script
+        assert (world.dump(), world.record(world.keys.meta)) == before, command.script
 
 
 def test_scenario_18_no_script_needs_the_servers_cache(world: World) -> None:
@@ -311,7 +312,7 @@ def test_scripts_ask_the_real_clock_and_server_without_an_overlay(client: redis.
     r1.hold("a")
     seconds, _ = client.time()  # type: ignore[misc]
     assert abs(r1.fences["a"] / 1024 / 1000 - seconds) < 60
-    assert real.hash(real.keys.meta)["run_id"] == client.info("server")["run_id"]
+    assert real.record(real.keys.meta)["run_id"] == client.info("server")["run_id"]
     assert r1.yield_().outcome == "YIELDED"
 
 

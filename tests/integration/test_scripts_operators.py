@@ -77,7 +77,7 @@ def test_a_node_that_is_left_serves_the_slice_no_longer(world: World) -> None:
     world.serve()
     declare(world, "a", {"n2": ["sim:a"]})
     assert not int(world.agent("n1").wanted()["a"]["known"])
-    left = {name for name, value in world.hash(world.keys.slice("a")).items() if "n1" in name and value}
+    left = {name for name, value in world.record(world.keys.slice("a")).items() if "n1" in name and value}
     assert left == set()
     assert {node.name: node.slices for node in world.picture().nodes} == {"n1": (), "n2": ("a",)}
 

@@ -162,8 +162,8 @@ def test_what_is_overtaken_on_one_slice_keeps_the_others_until_it_says_more(
     r2.hold("a")
     world.new_epoch(backup)
     r2.beats()
-    assert world.hash(world.keys.slice("a"))["request"] == r2.id
-    assert world.hash(world.keys.slice("b"))["request"] == "r1/main/1"
+    assert world.record(world.keys.slice("a"))["request"] == r2.id
+    assert world.record(world.keys.slice("b"))["request"] == "r1/main/1"
     r1.renew(done=1)
     assert world.slice("b").state == "free"
     assert r2.beats()["state"] == "held"

@@ -101,7 +101,7 @@ def test_scenario_03_a_waiter_that_is_heard_of_waits_for_ever(world: World, hold
         world.scripts.advance(4_000)
         holder.beats()
         assert waiter.again().position == 0
-    assert world.hash(world.keys.run("r1"))["newest:main"] == "1", "nor is its run forgotten"
+    assert world.record(world.keys.run("r1"))["newest:main"] == "1", "nor is its run forgotten"
     holder.yield_()
     assert waiter.again().outcome == "HELD"
 
@@ -233,9 +233,9 @@ def test_an_outage_expires_nobody(world: World, holder: Member) -> None:
 
 def test_status_changes_nothing_even_when_things_are_due(world: World, holder: Member) -> None:
     world.scripts.jump(4_000)
-    before = world.dump(), world.hash(world.keys.meta)
+    before = world.dump(), world.record(world.keys.meta)
     world.picture()
-    assert (world.dump(), world.hash(world.keys.meta)) == before
+    assert (world.dump(), world.record(world.keys.meta)) == before
 
 
 # ---------------------------------------------------------------- a new epoch
@@ -299,7 +299,7 @@ def test_heartbeats_and_answers_notice_a_new_epoch(world: World, holder: Member,
     }
     world.new_epoch()
     world.run(commands[script])
-    assert world.hash(world.keys.meta)["epoch"] == "2"
+    assert world.record(world.keys.meta)["epoch"] == "2"
     assert world.slice("a").settling
     assert world.slice("b").settling
 

@@ -16,6 +16,7 @@ from slicelock.store import DirectStore, DirectSubscription
 from slicelock.wire import Declare, Status, StatusReply
 from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.scripts import connect
+from tests.support.stored import edit
 from tests.support.wait import wait_until_async
 
 
@@ -58,7 +59,7 @@ async def test_an_error_of_a_script_reaches_its_own_call(
     store: DirectStore, server: EmbeddedServer, pool: str
 ) -> None:
     with connect(server.url) as client:
-        client.set(Keys(pool).slices, "no set")
+        client.rpush(Keys(pool).slices, "no set")
     got: list[Any] = []
     await store.open()
     store.call(Status(), got.append)
@@ -72,7 +73,7 @@ async def test_another_schema_is_an_error_of_its_own(
     store: DirectStore, server: EmbeddedServer, pool: str
 ) -> None:
     with connect(server.url) as client:
-        client.hset(Keys(pool).meta, "schema", "99")
+        edit(client, Keys(pool).meta, schema="99")
     with pytest.raises(SchemaMismatch):
         await store.run(Declare("a", {}))
 

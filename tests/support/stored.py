@@ -15,10 +15,22 @@ PLAIN = {"meta", "slices", "nodes", "gathering", "deadlines"}
 Seen = dict[str, Any]
 
 
+def record(client: redis.Redis, key: str) -> dict[str, str]:
+    """The fields of one record; empty when it is not there."""
+    text = cast(bytes | None, client.get(key))
+    return json.loads(text) if text else {}
+
+
+def edit(client: redis.Redis, key: str, **fields: str) -> None:
+    """Change a record behind the scripts' back."""
+    client.set(key, json.dumps({**record(client, key), **fields}), keepttl=True)
+
+
 def stored(client: redis.Redis, keys: Keys) -> Seen:
     """What is stored; a key that nobody should have made is an AssertionError."""
     found = _dump(client, keys)
-    seen: Seen = {"slice": {}, "ready": {}, "queue": {}, "request": {}, "run": {}, "procs": {}, "node": {}}
+    kinds = ("slice", "ready", "queue", "request", "run", "procs", "process", "node")
+    seen: Seen = {kind: {} for kind in kinds}
     for name, content in found.items():
         kind, _, what = name.partition(":")
         if what:
@@ -27,19 +39,21 @@ def stored(client: redis.Redis, keys: Keys) -> Seen:
         else:
             assert kind in PLAIN, f"a key that nobody should have made: {name}"
     meta = found.get("meta", {})
+    processes = {f"{run}/{name}" for run, names in seen["procs"].items() for name in names}
+    assert processes == seen["process"].keys(), "a process is listed and known, or neither"
     return {
         "time": [int(meta.get(field, 0)) for field in ("pool_ms", "epoch", "quiet_until")],
-        "slices": {name: _slice(hash_) for name, hash_ in seen["slice"].items()},
+        "slices": {name: _slice(fields) for name, fields in seen["slice"].items()},
         "ready": seen["ready"],
         "queues": {name: list(scores.items()) for name, scores in seen["queue"].items()},
-        "requests": {name: _request(hash_) for name, hash_ in seen["request"].items()},
+        "requests": {name: _request(fields) for name, fields in seen["request"].items()},
         "gathering": found.get("gathering", []),
-        "runs": {name: _run(hash_) for name, hash_ in seen["run"].items()},
+        "runs": {name: _run(fields) for name, fields in seen["run"].items()},
         "heard": {
-            run: {f.removesuffix("#heard"): int(v) for f, v in hash_.items() if f.endswith("#heard")}
-            for run, hash_ in seen["procs"].items()
+            run: {name: int(seen["process"][f"{run}/{name}"]["heard"]) for name in names}
+            for run, names in seen["procs"].items()
         },
-        "silent": {node: "silent" in hash_ for node, hash_ in seen["node"].items()},
+        "silent": {node: "silent" in fields for node, fields in seen["node"].items()},
         "deadlines": dict(sorted(found.get("deadlines", {}).items())),
     }
 
@@ -48,13 +62,13 @@ def _dump(client: redis.Redis, keys: Keys) -> dict[str, Any]:
     rows = cast(list[Any], client.eval(DUMP, 1, keys.meta, keys.prefix + "[^t]*"))  # all but the tests' own
     found: dict[str, Any] = {}
     for name, kind, content in rows:
+        if kind == b"string":
+            found[name.decode().removeprefix(keys.prefix)] = json.loads(content)
+            continue
         texts = [item.decode() for item in content]
-        if kind == b"set":
-            value: Any = sorted(texts)
-        elif kind == b"zset":
+        value: Any = sorted(texts)
+        if kind == b"zset":
             value = {what: int(float(at)) for what, at in zip(texts[::2], texts[1::2], strict=True)}
-        else:
-            value = {f: v for f, v in zip(texts[::2], texts[1::2], strict=True) if v != ""}
         found[name.decode().removeprefix(keys.prefix)] = value
     return found
 

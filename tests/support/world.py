@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,6 +11,7 @@ from slicelock import wire
 from slicelock.keys import request_id
 from slicelock.model import Picture, SliceView
 from tests.support.scripts import Backup, Scripts
+from tests.support.stored import record
 from tests.support.wait import wait_until
 
 LEASE_MS, WAIT_MS, SILENT_MS = 60_000, 15_000, 10_000
@@ -80,11 +82,11 @@ class World:
     def slice(self, name: str) -> SliceView:
         return next(one for one in self.picture().slices if one.name == name)
 
-    def hash(self, key: str) -> dict[str, str]:
-        return {k.decode(): v.decode() for k, v in cast(dict[bytes, bytes], self.client.hgetall(key)).items()}
+    def record(self, key: str) -> dict[str, str]:
+        return record(self.client, key)
 
     def request(self, request: str) -> dict[str, str]:
-        return self.hash(self.keys.request(request))
+        return self.record(self.keys.request(request))
 
     def state(self, request: str) -> str:
         """A request's state, or its outcome once it has ended; empty when there is none."""
@@ -119,13 +121,14 @@ def dump(scripts: Scripts) -> dict[str, object]:
         for name in names:
             pipe.type(name)
         kinds = pipe.execute()
-        read = {b"hash": pipe.hgetall, b"set": pipe.smembers, b"string": pipe.get}
+        read = {b"set": pipe.smembers, b"string": pipe.get}
         for name, kind in zip(names, kinds, strict=True):
             if kind == b"zset":
                 pipe.zrange(name, 0, -1, withscores=True)
             else:
                 read[kind](name)
-        return dict(zip((name.removeprefix(prefix) for name in names), pipe.execute(), strict=True))
+        values = [json.loads(value) if isinstance(value, bytes) else value for value in pipe.execute()]
+    return dict(zip((name.removeprefix(prefix) for name in names), values, strict=True))
 
 
 @dataclass

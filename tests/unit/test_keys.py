@@ -14,7 +14,7 @@ from slicelock.scripts import lua_root
 
 KEYS = Keys("my-pool")
 PLAIN = ("meta", "slices", "nodes", "gathering", "deadlines", "served", "events")
-NAMED = ("slice", "ready", "queue", "node", "run", "procs", "request")
+NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "request")
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b_c-d", "A" * 64])
@@ -73,6 +73,6 @@ def test_lua_uses_no_other_keys_and_channels() -> None:
 
 
 def test_the_page_on_the_data_model_lists_every_key() -> None:
-    rows = re.findall(r"^\| `([\w:<>]+)` \| (\w+) \|", (lua_root() / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w:<>/]+)` \| (\w+) \|", (lua_root() / "README.md").read_text(), re.MULTILINE)
     listed = {name.split(":")[0] for name, _ in rows if not name.startswith("ch:")}
     assert listed == {*PLAIN, *NAMED}
