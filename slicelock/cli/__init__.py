@@ -1,6 +1,19 @@
 """The command line `slicelock`: one file for each group of commands."""
 
-from slicelock.cli import bench, demo, doctor, drain, events, report, run, slices, status, top, up
+from slicelock.cli import (
+    bench,
+    demo,
+    doctor,
+    drain,
+    events,
+    report,
+    run,
+    slices,
+    status,
+    timeline,
+    top,
+    up,
+)
 from slicelock.cli.app import main
 
 __all__ = [
@@ -14,6 +27,7 @@ __all__ = [
     "run",
     "slices",
     "status",
+    "timeline",
     "top",
     "up",
 ]

@@ -18,7 +18,8 @@ from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 
 ORDER = (
-    *("demo", "up", "status", "top", "events", "report", "run", "revoke", "slice", "doctor", "bench"),
+    *("demo", "up", "status", "top", "events", "report", "timeline", "run", "revoke", "slice"),
+    *("doctor", "bench"),
     "version",
 )
 

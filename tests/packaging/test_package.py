@@ -23,6 +23,10 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     assert tops == {"slicelock", "slicelock_agent", f"slicelock-{built.wheel.name.split('-')[1]}.dist-info"}
     for name in ("slicelock/py.typed", "slicelock/_lua/acquire.lua", "slicelock/_lua/include/keys.lua"):
         assert name in names
+    for suffix in ("html", "css", "js"):
+        assert any(
+            name.startswith("slicelock/history/page/") and name.endswith(f".{suffix}") for name in names
+        )
     assert "slicelock/_examples/digits_grpo.py" in names and "slicelock/bench/lua/noop.lua" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
