@@ -36,8 +36,8 @@ check_names(ARGV[1], ARGV[3], ARGV[5])
 --- @include "start"
 --- @include "answer"
 --- @include "begin"
---- @include "wanted"
 --- @include "acquire_refuse"
+--- @include "acquire_refuse_turn"
 --- @include "acquire_open"
 --- @include "acquire_join"
 local run, lane, k, member, process = ARGV[1], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[8]

@@ -11,8 +11,11 @@
 --- @include "base_when_full"
 --- @include "begin"
 --- @include "beat_slice"
+--- @include "take_report"
 --- @include "beat_results"
---- @include "beat_reply"
+--- @include "post_command"
+--- @include "beat_wanted"
+--- @include "beat_runs"
 rules.check_life()
 local node, report = ARGV[1], cjson.decode(ARGV[5])
 redis.call('SADD', key('nodes'), node)
@@ -33,5 +36,5 @@ rules.go_on()
 
 local more = redis.call('ZCOUNT', DEADLINES, '-inf', '(' .. num(pool)) > 0
 return reply({ 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0',
-               'wanted', cjson.encode(wanted(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
+               'wanted', cjson.encode(wanted_slices(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
                'results', #results > 0 and cjson.encode(results) or '[]' })

@@ -27,7 +27,7 @@ local P = record('process', run .. '/' .. process)
 if not P or P.uid ~= ARGV[4] or (P.slices or '') ~= ARGV[5] or P.hooks ~= ARGV[6] then
   write('process', run .. '/' .. process, { uid = ARGV[4], slices = ARGV[5], hooks = ARGV[6] })
   redis.call('SADD', key('procs', run), process)
-  rules.bump(run)
+  rules.new_revision(run)
   for _, s in ipairs(words(ARGV[5])) do
     for _, node in ipairs(words((record('slice', s) or {}).nodes)) do hint('node:' .. node, 'run ' .. run) end
   end

@@ -13,9 +13,11 @@
 check_names(ARGV[1])
 --- @include "base_when_full"
 --- @include "done"
+--- @include "waiters"
 --- @include "begin"
---- @include "wanted"
---- @include "state_saved"
+--- @include "reassert_when"
+--- @include "restore_slices"
+--- @include "restore_turn"
 --- @include "reassert"
 --- @include "renew_state"
 --- @include "renew_part"

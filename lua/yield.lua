@@ -15,11 +15,10 @@
 --- @include "finish"
 --- @include "part"
 --- @include "begin"
---- @include "state_saved"
 local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id = run .. '/' .. lane .. '/' .. ARGV[3]
 local r = record('request', id)
-if ARGV[5] == '' and meta.kept then rules.unkeep(run, lane, k) end
+if ARGV[5] == '' and meta.keeping then rules.unkeep(run, lane, k) end
 if not r then return reply({ 'ALREADY' }) end
 
 if r.state == 'ended' then

@@ -1,4 +1,5 @@
--- What `acquire` refuses, before it writes.
+-- What `acquire` refuses because of the member or the slices.
+
 -- A process that takes another live one's place would end its turn.
 local function refuse_member(run, lane, member, process)
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
@@ -19,4 +20,3 @@ local function refuse_slices(run, slices)
     if lost then return { 'RUN_LOST', 'slice', s, 'reason', lost } end
   end
 end
---- @include "acquire_refuse_turn"

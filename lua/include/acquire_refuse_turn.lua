@@ -1,3 +1,4 @@
+-- What `acquire` refuses because of the turn that is asked for.
 local function refuse_open(run, lane, k, slices)
   local newest = tonumber((record('run', run) or {})['newest:' .. lane]) or 0
   if k <= newest then return { 'ENDED', 'ended', 'yielded', 'reason', 'it is no longer remembered', 'newest', num(newest) } end

@@ -27,4 +27,3 @@ local function take_result(node, result)
   rules.try_hold(id, record('request', id))
   return 'OK'
 end
---- @include "post_command"

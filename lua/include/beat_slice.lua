@@ -19,4 +19,3 @@ local function shows(list, run)
   for _, other in ipairs(list or {}) do if other == run then return true end end
   return false
 end
---- @include "take_report"

@@ -4,7 +4,7 @@ local function when_somebody_waits()
 --- @include "free"
 --- @include "start"
 --- @include "queue"
---- @include "passed_over"
+--- @include "waiters"
 --- @include "look"
 --- @include "answer"
 --- @include "answer_not_held"
@@ -15,16 +15,16 @@ local function when_something_ends()
 --- @include "part"
 --- @include "give_back"
 --- @include "requeue"
+--- @include "state_saved"
 --- @include "done"
 end
 
 local function seldom()
 --- @include "keep"
 --- @include "block"
---- @include "revision"
 --- @include "exit"
 --- @include "settle"
---- @include "unsettle"
+--- @include "new_epoch"
 --- @include "reap"
 end
 --- @include "turn_page"

@@ -8,7 +8,7 @@ function rules.open_in_lane(run, lane)
 end
 
 function rules.done(run, lane, k, member)
-  if meta.kept then rules.unkeep(run, lane, k) end
+  if meta.keeping then rules.unkeep(run, lane, k) end
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
     local r = record('request', open.id)
     local concerned = r.state == 'held' or r.state == 'gathering' or contains(r.joined, member)

@@ -1,3 +1,4 @@
+--- @include "revision"
 -- Processes of a run that are gone.
 function rules.alive(run, process)
   local P = record('process', run .. '/' .. process)
@@ -8,7 +9,7 @@ end
 local function forget_process(run, process)
   erase('process', run .. '/' .. process)
   redis.call('SREM', key('procs', run), process)
-  rules.bump(run)
+  rules.new_revision(run)
   due('run|' .. run, pool + FORGET_RUN)
 end
 

@@ -10,6 +10,6 @@ local function take_answer(run, process, answer)
   answer.n = num(answer.n)
   if not command or command.n ~= answer.n or command.what ~= answer.what then return end
   write('process', run .. '/' .. process, { command = false, answer = cjson.encode(answer) })
-  rules.bump(run)
+  rules.new_revision(run)
   hint('node:' .. command.by, 'command ' .. run)
 end

@@ -16,6 +16,6 @@ local function post_command(node, command)
   if command.n < newest or command.n == newest and command.what == what then return end
   local text = cjson.encode({ n = num(command.n), what = command.what, slice = command.slice, by = node })
   write('process', name, { command = text, answer = false })
-  rules.bump(command.run)
+  rules.new_revision(command.run)
   hint('run:' .. command.run, 'command')
 end

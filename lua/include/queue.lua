@@ -25,3 +25,4 @@ function rules.first_in(s, id)
   end
   return true
 end
+--- @include "passed_over"

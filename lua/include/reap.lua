@@ -6,16 +6,9 @@ local function quiet_until()
   return tonumber(meta.quiet_until) or 0
 end
 
-function on_due.part(what)
-  local id, member = string.match(what, '^(.+)|(.+)$')
-  local r = record('request', id)
-  if not r or r.state == 'ended' then return end
-  if pool < quiet_until() then return due('part|' .. what, quiet_until()) end
-  rules.finish(id, 'expired', 'member ' .. member .. ' was not heard of in time')
-end
---- @include "reap_gather"
+--- @include "reap_requests"
 --- @include "reap_slices"
---- @include "reap_more"
+--- @include "reap_nodes_and_runs"
 
 function rules.reap(list)
   undue(unpack(list))

@@ -1,3 +1,4 @@
+-- Deadlines of slices: it may settle, is kept no longer, is to be looked through further, or an eviction is tried again.
 function on_due.settle(s)
   rules.check_life()
   rules.settle(s)

@@ -1,5 +1,4 @@
 -- One part of a renew: extended, re-asserted, unknown or lost.
---- @include "missing_slices"
 
 -- Whether the process may speak for the member: it has joined, was told that the turn began, or takes nobody's place.
 local function speaks_for(r, part, process)

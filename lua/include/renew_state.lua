@@ -10,7 +10,7 @@ local function part_state(answer)
   if answer.state then return answer end
   answer.state = r.state
   answer.reason = r.reason
-  if r.state == 'held' then answer.wanted = rules.wanted(r) and '1' or '0' end
+  if r.state == 'held' then answer.wanted = rules.somebody_waits(r) and '1' or '0' end
   if r.state == 'ended' then
     answer.state, answer.outcome, answer.state_saved = 'LOST', r.outcome, rules.state_saved(r)
   end

@@ -1,3 +1,4 @@
+-- A turn that Redis had lost, or knew not as held, is written anew as its holder knows it.
 local function restore_turn(id, run, job, process, part, missing)
   clear_the_way(id, run, part, missing)
   for _, s in ipairs(missing) do hold_again(s, id, part.fences[s]) end

@@ -1,30 +1,27 @@
--- What the nodes of a settling slice have said.
-local function reports(S)
-  local list = {}
-  for _, node in ipairs(words(S.nodes)) do
-    if not S['beat:' .. node] then return nil end
-    local b = cjson.decode(S['beat:' .. node])
-    b.fence, b.top = tonumber(b.fence), tonumber(b.top)
-    list[#list + 1] = b
+--- @include "settle_reports"
+--- @include "overtake"
+-- One slice settles.
+function rules.settle(s)
+  local S = record('slice', s)
+  local list = S and S.settling and reports(S)
+  if not list then return end
+  local top, shown = top_fence(S, list)
+  local unused = #list > 0 and top == 0            -- no node has ever admitted a run here
+  if pool < tonumber(S.settling) and not unused then return end
+  local id, state, grown = S.request, S.state, top > (tonumber(S.fence) or 0)
+  if id and #list > 0 and (grown or (state == 'held' and not shown)) then
+    rules.overtake(s, id, 'the nodes of ' .. s .. ' show another turn')
+    id = nil
   end
-  return list
+  local changes = { settling = false, fence = num(top) }
+  for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
+  write('slice', s, changes)
+  undue('settle|' .. s)
+  event('settled', 'slice', s, 'fence', num(top))
+  if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
+  if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
+  tell_nodes(S, 'grant ' .. s)
+  local shows = grown and shown_by_all(list, top)
+  if shows then rules.keep(s, shows) end
+  rules.touch_all()
 end
-
--- The turn that all nodes show as the latest grant, if they agree on one.
-local function shown_by_all(list, top)
-  local first = list[1]
-  for _, b in ipairs(list) do
-    if b.run == '' or b.fence ~= top or b.run ~= first.run or b.lane ~= first.lane or b.k ~= first.k then return nil end
-  end
-  return first and first.run .. '/' .. first.lane .. '/' .. first.k
-end
-
-local function top_fence(S, list)
-  local top, shown, r = tonumber(S.fence) or 0, true, S.request and record('request', S.request)
-  for _, b in ipairs(list) do
-    shown = shown and not (r and (b.run ~= r.run or b.fence ~= tonumber(S.fence)))
-    top = math.max(top, b.top)
-  end
-  return top, shown
-end
---- @include "settle_one"

@@ -1,3 +1,4 @@
+-- Views of slices, nodes and what gathers, for `status`.
 local function slice_view(s, limit)
   local S, nodes, queue = record('slice', s), {}, {}
   for _, node in ipairs(words(S.nodes)) do nodes[node] = S['devices:' .. node] end

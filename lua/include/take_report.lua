@@ -1,3 +1,4 @@
+-- What a node reports of a slice is kept, heals what it can heal, and may settle the slice or raise its fence.
 local function reseed(s, S, top)
   if S.settling or S.state == 'held' or top <= (tonumber(S.fence) or 0) then return end
   write('slice', s, { fence = num(top) })

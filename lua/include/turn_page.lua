@@ -1,3 +1,4 @@
+-- Opens the next chapter when a rule is not defined yet.
 local unread = { when_somebody_waits, when_something_ends, seldom }
 
 local function turn_page(_, name)

@@ -1,4 +1,4 @@
--- The holder of a slice learns that somebody waits for it.
+-- Who waits for a slice, as its holder learns it.
 function rules.call_for(r)
   for _, s in ipairs(words(r.slices)) do
     local S = record('slice', s)
@@ -7,7 +7,7 @@ function rules.call_for(r)
   end
 end
 
-function rules.wanted(r)
+function rules.somebody_waits(r)
   for _, s in ipairs(rules.live(r)) do
     if rules.waiting(s) > 0 then return true end
   end

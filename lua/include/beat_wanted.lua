@@ -1,5 +1,5 @@
 -- What is wanted on each slice of a node.
-local function wanted(node, report)
+local function wanted_slices(node, report)
   local list = {}
   for s in pairs(report.slices or {}) do
     local S = serves(s, node) and record('slice', s)
@@ -9,5 +9,3 @@ local function wanted(node, report)
   end
   return list
 end
-
---- @include "beat_runs"

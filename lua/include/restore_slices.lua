@@ -1,4 +1,4 @@
--- A turn becomes held again, and what had taken its place is over.
+-- The slices of a turn become held again, and what had taken its place is over.
 local function clear_the_way(id, run, part, missing)
   for _, s in ipairs(missing) do
     local other = record('slice', s).request
@@ -24,4 +24,3 @@ local function given_back(id, part)
   end
   return gone
 end
---- @include "restore_turn"
