@@ -190,6 +190,15 @@ def _named(kind: str, value: str) -> str:
         raise ValueError(str(error).rstrip(".")) from None
 
 
+def listening_at(text: str) -> tuple[str, int]:
+    """Read `HOST:PORT`, or a port of the loopback; ValueError for anything else."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (port.isascii() and port.isdigit() and int(port) < 65_536) or (":" in text and not host):
+        raise ValueError(f"{text!r} is not HOST:PORT, nor a port; for example 127.0.0.1:9464")
+    return host or "127.0.0.1", int(port)
+
+
 class Settings(StoreSettings):
     """What a job's process needs to know."""
 
@@ -319,6 +328,17 @@ class AgentSettings(StoreSettings, SimSettings):
     allow_uids: Annotated[tuple[int, ...], NoDecode] = ()
     """The users whose processes this agent may touch, separated by commas. Default: the agent's own user;
     for root, everyone."""
+
+    metrics: str | None = None
+    """Where the agent serves `/metrics`, `/healthz` and `/readyz`: `HOST:PORT`, or a port of the loopback.
+    Default: nowhere. Needs `pip install 'slicelock[metrics]'`."""
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics(cls, value: str | None) -> str | None:
+        if value is not None:
+            listening_at(value)
+        return value
 
     @field_validator("node")
     @classmethod

@@ -110,6 +110,13 @@ def own_server() -> Iterator[Callable[..., EmbeddedServer]]:
 
 
 @pytest.fixture
+def promtool() -> None:
+    """Prometheus' own tool is there."""
+    if shutil.which("promtool") is None:
+        missing("promtool (Debian's prometheus)")
+
+
+@pytest.fixture
 def client(server: EmbeddedServer) -> Iterator[redis.Redis]:
     """A plain client of the server, which never repeats a call by itself."""
     with connect(server.url) as made:

@@ -21,6 +21,7 @@ import docs_api
 import docs_commands
 import docs_errors
 import docs_lua
+import docs_metrics
 import docs_pictures
 import docs_settings
 
@@ -35,6 +36,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "exit-codes": docs_errors.exit_codes,
     "keys": docs_lua.keys,
     "limits": docs_lua.limits,
+    "metrics": docs_metrics.of_group,
     "scripts": docs_lua.scripts,
     "settings": docs_settings.of_class,
 }

@@ -12,6 +12,7 @@ from functools import partial
 from slicelock.errors import BackendUnavailable, SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
+from slicelock.metrics import check_installed
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
 from slicelock_agent import backends, clocked, exchanges
@@ -22,6 +23,7 @@ from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
 from slicelock_agent.journal import Journal
 from slicelock_agent.mailbox import Mailbox
+from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.registry import Registry
@@ -128,7 +130,7 @@ class Agent:
             Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
         )
         facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
-        pulse = Pulse(self._store, facts, registry, mailbox)
+        pulse = Pulse(self._store, facts, registry, mailbox, self._observed())
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
         self._undo += [registry.close, self._hints.close, pulse.close]
@@ -155,6 +157,19 @@ class Agent:
                 steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
+
+    def _observed(self) -> Observer:
+        """Count what happens, and serve it, where that is wanted."""
+        if self._settings.metrics is None:
+            return QUIET
+        check_installed()
+        from slicelock_agent.metrics import AgentMetrics, Serving
+
+        counted = AgentMetrics(self._settings, self._version, lambda: self._pulse.switchers)
+        serving = Serving(self._settings.metrics, counted.registry, lambda: self._pulse.in_touch)
+        self._undo.append(serving.close)
+        log.info("metrics at %s/metrics", serving.url)
+        return counted
 
     def _elsewhere(self, name: str, run: str) -> str:
         """The other slice here on which the run has a turn."""

@@ -13,6 +13,7 @@ from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.wire import Beat, BeatReply
 from slicelock_agent.mailbox import Mailbox
+from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry
 from slicelock_agent.switcher import Result, Switcher
@@ -55,13 +56,21 @@ class Pulse:
     waits.
     """
 
-    def __init__(self, store: Caller, facts: Facts, registry: Registry, mailbox: Mailbox) -> None:
+    def __init__(
+        self,
+        store: Caller,
+        facts: Facts,
+        registry: Registry,
+        mailbox: Mailbox,
+        observer: Observer = QUIET,
+    ) -> None:
         self.switchers: dict[str, Switcher] = {}
         self.unknown: set[str] = set()
         """Slices that Redis does not know, or not on this node."""
         self.answered = asyncio.Event()
         """Set with each reply."""
         self._store, self._facts, self._registry, self._mailbox = store, facts, registry, mailbox
+        self._observer = observer
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = self._brief = False
         self._epoch, self._unsettled = 0, set[str]()
@@ -69,6 +78,11 @@ class Pulse:
         self._answered_at = self._in_touch_since = float("-inf")
         self._complaints: dict[str, str] = {}
         self._closed = False
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether Redis answers."""
+        return not self._is_out()
 
     @property
     def in_touch_since(self) -> float:
@@ -100,6 +114,7 @@ class Pulse:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
         self._results = [one for one in self._results if one.slice != result.slice] + [result]
         self.wake()
+        self._observer.told(result)
 
     async def told_all(self) -> None:
         """Return when Redis has every result."""
@@ -114,6 +129,7 @@ class Pulse:
             try:
                 if not self._store.is_open:
                     await self._store.open()
+                    self._observer.connected()
             except StoreError as failure:
                 self._complain(failure)
                 await asyncio.sleep(RETRY_S)
@@ -132,10 +148,14 @@ class Pulse:
         self._under_way, self._again = True, False
         regular, self._regular = self._regular, False
         results, exits = self._results, list(self._registry.exits)
-        brief = self._brief and not regular
+        brief, begun = self._brief and not regular, time.monotonic()
 
         def answered(reply: BeatReply | SlicelockError) -> None:
             self._hear(reply, results, exits, None if brief else regular)
+            if isinstance(reply, SlicelockError):
+                self._observer.failed()
+            else:
+                self._observer.answered(time.monotonic() - begun)
 
         try:
             self._store.call(self._command(results, exits, brief=brief), answered)
@@ -209,11 +229,15 @@ class Pulse:
         name, wanted = hinted(message)
         switcher = self.switchers.get(name)
         # A run that is new here is looked at first: its processes come with the answer.
-        return switcher is not None and wanted.run in self._registry.runs and switcher.expect(wanted)
+        done = switcher is not None and wanted.run in self._registry.runs and switcher.expect(wanted)
+        if done:
+            self._observer.wished("message")
+        return done
 
     def _take(self, reply: BeatReply, regular: bool) -> None:
         if reply.epoch != self._epoch:
             self._epoch = reply.epoch
+            self._observer.epoch(reply.epoch)
             self._registry.forget_revisions()
         self._registry.learn(reply.runs)
         for name, switcher in self.switchers.items():
@@ -242,6 +266,8 @@ class Pulse:
                 self.unknown.discard(name)
             else:
                 self.unknown.add(name)
+            if one.asks and one.fence != switcher.wanted.fence:
+                self._observer.wished("poll" if regular else "message")
             switcher.want(one, again=regular)
         except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
             self._complain_of(f"slice {name}", failure)

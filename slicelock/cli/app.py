@@ -19,7 +19,7 @@ from slicelock.keys import SCHEMA
 
 ORDER = (
     *("demo", "up", "status", "top", "events", "report", "timeline", "run", "revoke", "slice"),
-    *("doctor", "bench"),
+    *("doctor", "exporter", "bench"),
     "version",
 )
 

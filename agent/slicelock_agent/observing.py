@@ -1,0 +1,30 @@
+"""Where the agent says what it does, for whoever counts it. Called in the event loop: each call is short."""
+
+from __future__ import annotations
+
+from slicelock_agent.switcher import Result
+
+
+class Observer:
+    """Hears everything and does nothing."""
+
+    def told(self, result: Result) -> None:
+        """A switch has ended here with this result; a result may be told again."""
+
+    def answered(self, seconds: float) -> None:
+        """A beat was answered after some seconds."""
+
+    def failed(self) -> None:
+        """A beat was not answered, or with an error."""
+
+    def connected(self) -> None:
+        """A connection to Redis was opened."""
+
+    def epoch(self, number: int) -> None:
+        """Redis has told another epoch."""
+
+    def wished(self, found_by: str) -> None:
+        """Another turn is wanted on a slice; found by a `message` or by a `poll`."""
+
+
+QUIET = Observer()

@@ -1,0 +1,116 @@
+"""Watches a pool for Prometheus: a question for each scrape, and the stream of events in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from prometheus_client import CollectorRegistry
+
+from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.metrics.families import Capped, Families, Family, Kind
+from slicelock.metrics.leases import Leases
+from slicelock.metrics.pool import PoolCollector
+from slicelock.metrics.serving import MetricsServer
+from slicelock.metrics.stream import StreamMetrics
+from slicelock.model import Picture
+from slicelock.settings import StoreSettings
+from slicelock.store import EventReader
+from slicelock.store.sync import Store
+from slicelock.wire import Status
+
+LOOK_S, RETRY_S = 1.0, 1.0
+OWN = (
+    Family("slicelock_exporter_outages_total", Kind.COUNTER, "How often the exporter lost Redis.", ("pool",)),
+    Family(
+        "slicelock_lease_renewals_late_total",
+        Kind.COUNTER,
+        "Turns seen with less than half of their lease left: their processes renew late, or not at all.",
+        ("pool", "slice"),
+    ),
+)
+
+
+class Exporter:
+    """Serves a pool's metrics at an address until `close`. ConfigurationError and SchemaMismatch when that is
+    impossible; a Redis that is away is told (`tell`) and waited for.
+
+    While Redis is away `slicelock_up` is 0, and /readyz says why; what happened meanwhile is counted after.
+    """
+
+    def __init__(self, settings: StoreSettings, address: str, tell: Callable[[str], None]) -> None:
+        self._settings, self._lock, self._tell = settings, threading.Lock(), tell
+        self._store, self._trouble = Store(settings, name="exporter"), ""
+        self._leases = Leases()
+        self._check()
+        registry, jobs = CollectorRegistry(), Capped()
+        self._own = Families(OWN, registry, {"pool": settings.pool})
+        self._own.at("slicelock_exporter_outages_total").inc(0)
+        self._stream = StreamMetrics(settings.pool, registry, jobs)
+        registry.register(PoolCollector(settings.pool, self._look, jobs))
+        self.server = MetricsServer(address, registry, self._healthy, lambda: self._trouble)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving, and close all connections."""
+        self._over.set()
+        self.server.close()
+        self._thread.join()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        """Find out at once what would be wrong for ever."""
+        try:
+            self._store.run(Status(queue_limit=1))
+        except (StoreUnavailable, StoreTimeout) as failure:
+            self._tell(f"slicelock: {failure} Waiting for it.")
+            self._trouble = str(failure)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _healthy(self) -> str:
+        return "" if self._thread.is_alive() else "the stream of events is not followed any more"
+
+    def _look(self) -> Picture:
+        with self._lock:
+            seen = Picture.of(self._settings.pool, self._store.run(Status(queue_limit=1)).picture)
+            self._judge_leases(seen)
+        return seen
+
+    def _judge_leases(self, seen: Picture) -> None:
+        late = self._leases.late(seen)
+        for one in seen.slices:
+            name = "slicelock_lease_renewals_late_total"
+            self._own.at(name, slice=one.name).inc(one.name in late)
+
+    def _follow(self) -> None:
+        with EventReader(self._settings, name="exporter-events") as events:
+            while not self._over.is_set():
+                try:
+                    batch = events.read(LOOK_S)
+                except SlicelockError as failure:
+                    self._note(str(failure))
+                    self._over.wait(RETRY_S)
+                else:
+                    self._trouble = ""
+                    for event in batch:
+                        self._stream.take(event)
+
+    def _note(self, trouble: str) -> None:
+        if not self._trouble:
+            self._own.at("slicelock_exporter_outages_total").inc()
+            self._tell(f"slicelock: {trouble} Waiting for it.")
+        self._trouble = trouble

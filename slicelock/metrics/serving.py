@@ -1,0 +1,108 @@
+"""A small HTTP server on threads of its own: /metrics, /healthz, /readyz."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from slicelock.errors import ConfigurationError
+from slicelock.settings import listening_at
+
+PATIENCE_S = 10.0  # for a client that does not go on
+
+Question = Callable[[], str]
+"""Why something is not well; empty: it is."""
+
+
+Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
+"""An answer, by the request's `Accept`."""
+
+
+class MetricsServer:
+    """Serves a registry at an address (`host:port`, or a port of the loopback), from construction to `close`.
+
+    `healthy` and `ready` answer /healthz and /readyz: 200, or 503 with the reason. ConfigurationError when
+    the address cannot be had.
+    """
+
+    def __init__(self, address: str, registry: CollectorRegistry, healthy: Question, ready: Question) -> None:
+        self.host, self.port = listening_at(address)
+        pages: dict[str, Page] = {
+            "/metrics": lambda accept: _metrics(registry, accept),
+            "/healthz": lambda _: _answer(healthy()),
+            "/readyz": lambda _: _answer(ready()),
+        }
+        try:
+            self._server = _Server((self.host, self.port), type("Handler", (_Handler,), {"pages": pages}))
+        except OSError as error:
+            raise ConfigurationError(
+                f"Metrics cannot be served at {self.host}:{self.port}: {error.strerror or error}.",
+                advice="Choose another address, for example 127.0.0.1:9464.",
+            ) from None
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="slicelock-metrics", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 16
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is nobody's business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = PATIENCE_S
+    pages: dict[str, Page]
+    server_version = "slicelock"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        page = self.pages.get(urlsplit(self.path).path)
+        status, kind, body = (
+            page(self.headers.get("Accept", "")) if page else _answer("there is no such page")
+        )
+        self.send_response(HTTPStatus.NOT_FOUND if page is None else status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing of each request."""
+
+
+def _metrics(registry: CollectorRegistry, accept: str) -> tuple[HTTPStatus, str, bytes]:
+    encode, kind = cast("tuple[Callable[[CollectorRegistry], bytes], str]", choose_encoder(accept))
+    return HTTPStatus.OK, kind, encode(registry)
+
+
+def _answer(trouble: str) -> tuple[HTTPStatus, str, bytes]:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK
+    return status, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode()
