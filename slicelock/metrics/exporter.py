@@ -43,16 +43,19 @@ class Exporter:
     def __init__(self, settings: StoreSettings, address: str, tell: Callable[[str], None]) -> None:
         self._settings, self._lock, self._tell = settings, threading.Lock(), tell
         self._store, self._trouble = Store(settings, name="exporter"), ""
-        self._leases = Leases()
-        self._check()
+        self._leases, self._over = Leases(), threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
         registry, jobs = CollectorRegistry(), Capped()
         self._own = Families(OWN, registry, {"pool": settings.pool})
         self._own.at("slicelock_exporter_outages_total").inc(0)
         self._stream = StreamMetrics(settings.pool, registry, jobs)
         registry.register(PoolCollector(settings.pool, self._look, jobs))
-        self.server = MetricsServer(address, registry, self._healthy, lambda: self._trouble)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
+        try:
+            self._check()
+            self.server = MetricsServer(address, registry, self._healthy, lambda: self._trouble)
+        except BaseException:
+            self._store.close()
+            raise
         self._thread.start()
 
     def close(self) -> None:
@@ -77,9 +80,6 @@ class Exporter:
         except (StoreUnavailable, StoreTimeout) as failure:
             self._tell(f"slicelock: {failure} Waiting for it.")
             self._trouble = str(failure)
-        except BaseException:
-            self._store.close()
-            raise
 
     def _healthy(self) -> str:
         return "" if self._thread.is_alive() else "the stream of events is not followed any more"
