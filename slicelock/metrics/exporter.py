@@ -43,6 +43,7 @@ class Exporter:
     def __init__(self, settings: StoreSettings, address: str, tell: Callable[[str], None]) -> None:
         self._settings, self._lock, self._tell = settings, threading.Lock(), tell
         self._store, self._trouble = Store(settings, name="exporter"), ""
+        self._events = EventReader(settings, name="exporter-events")
         self._leases, self._over = Leases(), threading.Event()
         self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
         registry, jobs = CollectorRegistry(), Capped()
@@ -55,6 +56,7 @@ class Exporter:
             self.server = MetricsServer(address, registry, self._healthy, lambda: self._trouble)
         except BaseException:
             self._store.close()
+            self._events.close()
             raise
         self._thread.start()
 
@@ -77,6 +79,7 @@ class Exporter:
         """Find out at once what would be wrong for ever."""
         try:
             self._store.run(Status(queue_limit=1))
+            self._events.read()  # from here on everything is counted
         except (StoreUnavailable, StoreTimeout) as failure:
             self._tell(f"slicelock: {failure} Waiting for it.")
             self._trouble = str(failure)
@@ -97,7 +100,7 @@ class Exporter:
             self._own.at(name, slice=one.name).inc(one.name in late)
 
     def _follow(self) -> None:
-        with EventReader(self._settings, name="exporter-events") as events:
+        with self._events as events:
             while not self._over.is_set():
                 try:
                     batch = events.read(LOOK_S)
