@@ -18,22 +18,13 @@ from slicelock.store import REBUILT, AsyncSubscription, DirectSubscription, Stor
 from slicelock.store.connect import Dialer
 from slicelock.store.sentinel import Route
 from slicelock.wire import Acquire, AcquireReply, Declare
-from tests.support.sentinels import Deployment, Node, away
+from tests.support.sentinels import Deployment, Node, away, fail_over
 from tests.support.sides import Side
 from tests.support.wait import wait_until, wait_until_async
 
 pytestmark = pytest.mark.failover
 
 WATCHDOG_S = 1.0
-
-
-def fail_over(deployment: Deployment, fault: Callable[[Node], None]) -> Node:
-    """Do this to the primary and wait for another one; the replicas are woken. Returns the old one."""
-    old, since = deployment.primary, time.monotonic()
-    fault(old)
-    deployment.wake_replicas(old)
-    deployment.wait_failover(old, since)
-    return old
 
 
 def acquire(run: str, k: int = 1) -> Acquire:

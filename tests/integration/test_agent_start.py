@@ -103,6 +103,14 @@ def test_settings_that_make_no_sense_are_named(
     assert left_behind(agents) == []
 
 
+def test_a_database_that_the_server_lacks_is_named(agents: AgentStage) -> None:
+    """Also by an agent that has served before, which waits for a Redis that is only away."""
+    agents.agent().stop()
+    exit_code, said = agents.try_agent("--slice", "s=sim:d", redis_url=f"{agents.url}?db=99")
+    assert (exit_code, len(said.splitlines())) == (3, 1), said
+    assert "no such database" in said
+
+
 def test_another_schema_is_named(agents: AgentStage) -> None:
     edit(agents.world.client, agents.world.keys.meta, schema="99")
     exit_code, said = agents.try_agent("--slice", "s=sim:d")

@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,6 +27,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.errors import StoreError
 from slicelock.guard import die_with_parent
 from slicelock.scratch import scratch
+from tests.support.certificates import Certificates
 from tests.support.scripts import connect
 from tests.support.wait import wait_until
 
@@ -40,6 +42,28 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Security:
+    """What a deployment asks of its clients: passwords, and certificates with TLS alone."""
+
+    password: str = ""
+    sentinel_password: str = ""
+    certificates: Certificates | None = None
+
+    def of_node(self, port: int) -> dict[str, str]:
+        tls = self.certificates.server_options(port) if self.certificates else {}
+        return {
+            **tls,
+            **({"requirepass": self.password, "masterauth": self.password} if self.password else {}),
+        }
+
+    def of_sentinel(self, port: int) -> str:
+        options = self.certificates.server_options(port) if self.certificates else {}
+        if self.sentinel_password:
+            options["requirepass"] = self.sentinel_password
+        return "".join(f"{name} {value}\n" for name, value in options.items())
 
 
 class Process:
@@ -59,14 +83,15 @@ class Process:
 class Node(EmbeddedServer, Process):
     """A primary or replica. It keeps its port when it is started again."""
 
-    @property
-    def address(self) -> tuple[str, int]:
-        assert self.port
-        return "127.0.0.1", self.port
+    def __init__(self, binary: str | Path, options: Mapping[str, str], security: Security) -> None:
+        port = free_port()
+        self.address, self._password = ("127.0.0.1", port), security.password
+        plain = port if security.certificates is None else None
+        super().__init__(binary=binary, port=plain, options={**options, **security.of_node(port)})
 
     def client(self) -> redis.Redis:
-        """A plain client, which never repeats a call by itself."""
-        return connect(f"redis://127.0.0.1:{self.port}/0", timeout=2.0)
+        """A plain client by the unix socket, which never repeats a call by itself."""
+        return connect(f"unix://:{self._password}@{self.socket_path}", timeout=2.0)
 
     def ask(self, *words: str) -> Any:
         with self.client() as client:
@@ -81,14 +106,17 @@ class Sentinel(Process):
     """One Sentinel. Started again, it goes on with the file that it has kept."""
 
     def __init__(
-        self, binary: str | Path, folder: Path, primary: tuple[str, int], settings: str = ""
+        self, binary: str | Path, folder: Path, primary: tuple[str, int], security: Security
     ) -> None:
         self.address = ("127.0.0.1", free_port())
         self._binary, self._file = str(binary), folder / f"sentinel-{self.address[1]}.conf"
+        self._socket, self._password = self._file.with_suffix(".sock"), security.sentinel_password
         host, port = primary
+        auth = f"sentinel auth-pass {NAME} {security.password}\n" if security.password else ""
         self._file.write_text(
-            f"port {self.address[1]}\nbind 127.0.0.1\ndir {folder}\nprotected-mode no\n{settings}"
-            f"sentinel monitor {NAME} {host} {port} 2\n"
+            f"port {self.address[1]}\nbind 127.0.0.1\ndir {folder}\nprotected-mode no\n"
+            f"unixsocket {self._socket}\n{security.of_sentinel(self.address[1])}"
+            f"sentinel monitor {NAME} {host} {port} 2\n{auth}"
             f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n"
             f"sentinel failover-timeout {NAME} 4000\n"
         )
@@ -118,7 +146,7 @@ class Sentinel(Process):
             process.wait()
 
     def client(self) -> redis.Redis:
-        return connect(f"redis://127.0.0.1:{self.address[1]}", timeout=2.0)
+        return connect(f"unix://:{self._password}@{self._socket}", timeout=2.0)
 
     def facts(self) -> dict[str, str]:
         """What it knows of the primary; empty when it does not answer."""
@@ -141,8 +169,10 @@ class Deployment:
         replicas: int = 2,
         sentinels: int = 3,
         options: Mapping[str, str] | None = None,
+        security: Security | None = None,
     ) -> None:
         self.failovers: list[float] = []
+        self._security = security = security or Security()
         self._undo = ExitStack()
         folder = self._undo.enter_context(scratch(Path("/dev/shm"), "sentinels"))
         self._common = {
@@ -151,19 +181,21 @@ class Deployment:
             "enable-debug-command": "yes",
             **(options or {}),
         }
-        first = Node(binary=binary, port=0, options=self._common)
+        first = Node(binary, self._common, security)
         host, port = first.address
         # A replica is told by a file whom to follow, as Sentinel would tell it: started again, it follows
         # whomever the Sentinels say, since they correct it.
         follow = {**self._common, "replicaof": f"{host} {port}"}
-        self.nodes = [first, *(Node(binary=binary, port=0, options=follow) for _ in range(replicas))]
-        self.sentinels = [Sentinel(binary, folder, first.address) for _ in range(sentinels)]
+        self.nodes = [first, *(Node(binary, follow, security) for _ in range(replicas))]
+        self.sentinels = [Sentinel(binary, folder, first.address, security) for _ in range(sentinels)]
 
     @property
     def url(self) -> str:
         """For SLICELOCK_REDIS_URL."""
         hosts = ",".join(f"{host}:{port}" for host, port in (one.address for one in self.sentinels))
-        return f"redis+sentinel://{hosts}/{NAME}/0"
+        tls = "s" if self._security.certificates else ""
+        password = f":{self._security.password}@" if self._security.password else ""
+        return f"redis{tls}+sentinel://{password}{hosts}/{NAME}/0"
 
     # ------------------------------------------------------------ who is who
 
@@ -277,6 +309,15 @@ class Deployment:
     def _end(node: Node) -> None:
         node.kill()
         node.close()
+
+
+def fail_over(deployment: Deployment, fault: Callable[[Node], None] = Node.kill) -> Node:
+    """Do this to the primary and wait for another one; the replicas are woken. Returns the old one."""
+    old, since = deployment.primary, time.monotonic()
+    fault(old)
+    deployment.wake_replicas(old)
+    deployment.wait_failover(old, since)
+    return old
 
 
 def away(look: Callable[[], T]) -> Callable[[], T | None]:
