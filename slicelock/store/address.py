@@ -46,6 +46,8 @@ def target_of(settings: StoreSettings) -> Target:
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         raise _wrong("it begins with none of " + ", ".join(f"{one}://" for one in SCHEMES), FORMS)
+    if scheme != "unix" and "@" in rest.partition("/")[2].partition("?")[0]:
+        raise _senseless()  # a slash in a password; what follows it must not be shown as something else
     read = _sentinels if scheme.endswith(SENTINEL) else _one_server
     target = read(scheme, rest)
     target.options.update(_credentials(settings, target.options))
@@ -122,11 +124,15 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:  # its own text may show a part of a password
-        raise _wrong(
-            "its host and port make no sense",
-            "Use host:port; in a user or password, write special characters in percent form.",
-        ) from None
+        raise _senseless() from None
     return parts
+
+
+def _senseless() -> ConfigurationError:
+    return _wrong(
+        "its host and port make no sense",
+        "Use host:port; in a user or password, write special characters in percent form.",
+    )
 
 
 def _check_database(path: str) -> None:
