@@ -64,8 +64,7 @@ if r.state == 'queued' and was == 'gathering' then
   request_event('queued', r, 'waited_ms', num(raw - r.asked), 'priority', r.priority)
   rules.call_for(r)
 end
-local has_part = r.state ~= 'ended' and not rules.has_yielded(r, member)
-if has_part and (r.state ~= 'held' or was == 'held') then
+if r.state ~= 'ended' and not rules.has_yielded(r, member) then
   due('part|' .. id .. '|' .. member, pool + (r.state == 'held' and r.lease_ms or r.wait_ms))
 end
 return reply(rules.answer(id))

@@ -5,7 +5,8 @@ function rules.extend(id, r, ms)
   end
 end
 
--- The last READY of the last slice begins the turn; the lease starts now.
+-- The last READY of the last slice begins the turn. A member has its lease once it acquires or renews as a holder: until then it
+-- has no more time than a waiter, since it may be one that was stopped before it could learn of its turn.
 function rules.try_hold(id, r)
   local live = rules.live(r)
   for _, s in ipairs(live) do
@@ -18,7 +19,7 @@ function rules.try_hold(id, r)
     fences[i] = r['fence:' .. s]
   end
   write('request', id, { state = 'held', held = now })
-  rules.extend(id, r, r.lease_ms)
+  rules.extend(id, r, math.min(r.wait_ms, r.lease_ms))
   if live[2] then undue('switch|' .. id) end
   if id ~= rules.just_asked or r.members ~= '1' then hint('run:' .. r.run, 'held ' .. id) end
   request_event('held', r, 'waited_ms', num(raw - r.asked), 'fences', table.concat(fences, ' '))

@@ -163,6 +163,7 @@ def test_the_lease_starts_when_the_turn_begins(world: World, n1: Agent) -> None:
         world.advance(4_000)
         assert r1.beats()["state"] == "switching"
     n1.serve()
+    assert r1.again().outcome == "HELD"
     world.advance(LEASE_MS)
     assert r1.state == "held"
     world.advance(1)

@@ -115,15 +115,34 @@ def test_a_waiter_may_renew_instead_of_asking(world: World, holder: Member) -> N
         assert waiter.beats()["state"] == "queued"
 
 
-def test_the_lease_of_a_waiter_is_the_full_one_from_its_grant(world: World, holder: Member) -> None:
+@pytest.mark.parametrize("learns", ["acquires", "renews", "never"])
+def test_the_lease_of_a_waiter_begins_when_it_learns_of_its_grant(
+    world: World, holder: Member, learns: str
+) -> None:
+    """One that was stopped before that has no more time than any waiter."""
     waiter = world.member("r1")
     waiter.ask("a")
     world.scripts.advance(WAIT_MS - 1)
     holder.yield_()
-    world.scripts.advance(LEASE_MS)
+    world.scripts.advance(WAIT_MS)
     assert waiter.state == "held"
+    if learns != "never":
+        assert waiter.again().outcome == "HELD" if learns == "acquires" else waiter.beats()["state"] == "held"
+        world.scripts.advance(LEASE_MS)
+        assert waiter.state == "held"
     world.scripts.advance(1)
     assert waiter.state == "expired"
+
+
+def test_a_member_that_does_not_learn_of_its_turn_ends_it_for_all(world: World) -> None:
+    world.declare("b")
+    m0, m1 = world.member("r2", "0", of=2), world.member("r2", "1", of=2)
+    m0.ask("b")
+    assert m1.ask("b").outcome == "HELD"
+    world.scripts.advance(WAIT_MS)
+    assert m1.state == "held"
+    world.scripts.advance(1)
+    assert m1.state == "expired"
 
 
 def test_scenario_01_dead_heads_hold_nobody_up(world: World, holder: Member) -> None:

@@ -247,7 +247,7 @@ class Pool:
         request.state = "held"
         for name in request.live:
             self.slices[name].state = "held"
-        self.extend(request, request.lease_ms)
+        self.extend(request, min(request.wait_ms, request.lease_ms))
         self.undue(f"switch|{request.id}")
 
     def extend(self, request: Request, ms: int) -> None:

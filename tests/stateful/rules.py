@@ -53,6 +53,9 @@ class Reference(Pool):
         if c.no_wait and request.state == "queued":
             self.finish(request, "cancelled")
             return {"outcome": "BUSY"}
+        if request.state != "ended" and not request.has_yielded(c.member):
+            ms = request.lease_ms if request.state == "held" else request.wait_ms
+            self.due(f"part|{request.id}|{c.member}", ms)
         return lambda: self.answer(request)
 
     def refuse_member(self, c: wire.Acquire) -> Answer | None:
@@ -106,9 +109,6 @@ class Reference(Pool):
         request.joined[c.member] = c.process
         if request.state == "gathering" and len(request.joined) == request.members:
             request.state = "queued"
-        if not request.has_yielded(c.member):
-            ms = request.lease_ms if request.state == "held" else request.wait_ms
-            self.due(f"part|{request.id}|{c.member}", ms)
 
     def answer(self, request: Request) -> Answer:
         """Where a request stands."""
