@@ -104,8 +104,9 @@ def _become(command: list[str], ask: Callable[[], None] | None, fail: int) -> No
         if ask:
             ask()
         os.execvp(command[0], command)
-    except OSError as error:
-        os.write(fail, (error.strerror or str(error)).encode())
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        os.write(fail, why.encode(errors="replace"))
     finally:
         os._exit(NOT_STARTED)
 

@@ -27,13 +27,18 @@ class Actor:
             text=True,
             env={**os.environ, **(env or {})},
             preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
+            start_new_session=True,  # Ctrl-C in a terminal is for the bench alone
         )
 
     def __enter__(self) -> Self:
-        if self.answer() != "ready":
+        try:
+            if self.answer() == "ready":
+                return self
+        except BaseException:
             self.close()
-            raise SlicelockError("A process of the bench did not start.")
-        return self
+            raise
+        self.close()
+        raise SlicelockError("A process of the bench did not start.")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -60,9 +65,8 @@ class Actor:
 
     def close(self) -> None:
         """End it: its input ends, and if that does not help within 5 s, it is made to."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
         if self._endless:
             self._process.terminate()
         try:
@@ -70,3 +74,5 @@ class Actor:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        finally:
+            self._process.stdout.close()  # not before: it may still have something to say

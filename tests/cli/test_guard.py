@@ -60,7 +60,8 @@ def test_ends_with_the_commands_code(script: str, code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "why"), [("/nonesuch", "No such file"), ("/etc/passwd", "Permission denied")]
+    ("command", "why"),
+    [("/nonesuch", "No such file"), ("/etc/passwd", "Permission denied"), ("", "cannot be empty")],
 )
 def test_says_why_a_command_cannot_be_started(command: str, why: str) -> None:
     process, said = start(command)
