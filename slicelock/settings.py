@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
+from slicelock.logs import LogFormat, LogLevel
 
 PREFIX = "SLICELOCK_"
 FILE = Path(".env")
@@ -199,7 +200,18 @@ def listening_at(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-class Settings(StoreSettings):
+class LogSettings(_Base):
+    """What is logged, and how."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """How log lines look: `text` (a word, and facts as key=value) or `json` (an object for each line)."""
+    log_level: LogLevel | None = None
+    """From which level on lines go to standard error: `debug`, `info` (each transition), `warning` or
+    `error`. Default: `info` for agents; jobs leave it to the program's own `logging`, which shows warnings
+    unless it is told otherwise."""
+
+
+class Settings(StoreSettings, LogSettings):
     """What a job's process needs to know."""
 
     mode: Mode = Mode.ON
@@ -300,7 +312,7 @@ class SimSettings(_Base):
     """The simulated device that a job uses."""
 
 
-class AgentSettings(StoreSettings, SimSettings):
+class AgentSettings(StoreSettings, SimSettings, LogSettings):
     """What an agent needs to know."""
 
     node: str = Field(default_factory=lambda: socket.gethostname().split(".")[0] or "node")

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from slicelock.errors import SlicelockError
 from slicelock.exits import exit_code, named
+from slicelock.logs import LogFormat, LogLevel, set_up
 from slicelock.settings import AgentSettings
 from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
@@ -30,9 +31,7 @@ EPILOG = "example: slicelock-agent --slice trainers=sim:0    All settings: SLICE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the agent until it is told to stop (SIGTERM, SIGINT); the exit code."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        format="slicelock-agent: %(message)s", level=logging.DEBUG if options.debug else logging.INFO
-    )
+    _log_to_stderr(LogLevel.DEBUG if options.debug else LogLevel.INFO)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
         for kind, value in (("node", options.node), ("pool", options.pool)):
@@ -41,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = AgentSettings.load(
             node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
         )
+        level = LogLevel.DEBUG if options.debug else settings.log_level or LogLevel.INFO
+        _log_to_stderr(level, settings.log_format)
         if options.check:
             return check.show(settings, as_json=options.json)
         if options.health:
@@ -52,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.error("error: %s", " ".join(str(failure).split()))  # noqa: TRY400 - one line, no traceback
         return exit_code(failure)
     return 0
+
+
+def _log_to_stderr(level: LogLevel, kind: LogFormat = LogFormat.TEXT) -> None:
+    set_up("slicelock-agent", level, kind)
 
 
 def _show_health(settings: AgentSettings) -> int:

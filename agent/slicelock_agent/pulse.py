@@ -16,7 +16,8 @@ from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry
-from slicelock_agent.switcher import Result, Switcher
+from slicelock_agent.result import Result
+from slicelock_agent.switcher import Switcher
 
 log = logging.getLogger("slicelock_agent")
 

@@ -8,11 +8,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, cast
 
 from slicelock.errors import SlicelockError
+from slicelock.logs import Line
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
 from slicelock_agent.clocked import Busy
@@ -30,6 +30,7 @@ from slicelock_agent.reconcile import (
     Wanted,
     next_action,
 )
+from slicelock_agent.result import Result
 from slicelock_agent.station import Station
 
 log = logging.getLogger("slicelock_agent")
@@ -41,29 +42,6 @@ ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
 """Steps that need no switch; the others end with the one result of their switch."""
 RELOADS = 5
 """How often in a row a run's hooks may fail to reload before its request fails; the run itself is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a switch ended on this node, as a beat carries it."""
-
-    slice: str
-    fence: int
-    outcome: str
-    run: str
-    what: str = ""
-    reason: str = ""
-    moved: bool = False
-    bytes: int = 0
-    seconds: float = 0.0
-    steps: Sequence[Mapping[str, Any]] = ()
-    busy: float | None = None
-
-    def told(self) -> dict[str, Any]:
-        facts = {
-            name: getattr(self, name) for name in self.__slots__ if getattr(self, name) not in (None, ())
-        }
-        return {**facts, "seconds": round(self.seconds, 6)}
 
 
 class Switcher:
@@ -362,12 +340,15 @@ class Switcher:
         steps = tuple(self.at.steps.told())
         self._said = Result(*facts, self._moved, self._bytes, seconds, steps, self._busy.taken())
         self._tell(self._said)
+        known = self.at.registry.runs.get(self.wanted.run)
+        self._said.log(self.wanted.run, known.job if known else "")
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
         """Only a run whose page says that it is lost is told as lost. What can be tried again is told as an
         eviction of nobody: the request goes back to its place.
         """
-        log.warning("slice %s, fence %d: %s", self.at.name, self.wanted.fence, reason)
+        if not self.wanted.asks:
+            log.warning(Line(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
             case Step.EVICT | Step.WIPE:
                 self._say("FAILED", run, "evict", reason)

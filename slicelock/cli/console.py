@@ -11,7 +11,9 @@ from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
 
+from slicelock import logs
 from slicelock.errors import LeaseLost
+from slicelock.settings import LogSettings
 
 PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
 
@@ -49,8 +51,8 @@ def pouring() -> Generator[None]:
 def logged() -> Generator[None]:
     """What the client logs is said too, except what becomes the command's own error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("slicelock: %(message)s"))
-    handler.addFilter(lambda record: not any(isinstance(one, LeaseLost) for one in record.args or ()))
+    handler.setFormatter(logs.formatter("slicelock", LogSettings.load().log_format))
+    handler.addFilter(lambda record: not isinstance(getattr(record.msg, "cause", None), LeaseLost))
     logger = logging.getLogger("slicelock")
     logger.addHandler(handler)
     try:

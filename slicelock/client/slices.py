@@ -11,6 +11,7 @@ from slicelock.client.turn import AsyncTurn, Ground, Turn
 from slicelock.companion import party_of
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
+from slicelock.logs import set_up
 from slicelock.protocol import Wish
 from slicelock.settings import Mode, Settings
 
@@ -87,6 +88,8 @@ class _Slices:
 
 def ground_of(settings: Settings) -> Ground:
     """What turns stand on in this mode; ConfigurationError when a setting is missing."""
+    if settings.log_level:
+        set_up("slicelock", settings.log_level, settings.log_format, "slicelock")
     if settings.mode is Mode.OFF:
         return Ground()
     if settings.mode is Mode.OBSERVE:

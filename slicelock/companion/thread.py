@@ -17,6 +17,7 @@ from slicelock.companion.schedule import Schedule
 from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
+from slicelock.protocol.notes import note_loss
 from slicelock.settings import Settings
 from slicelock.store import Hint, PrimaryWatch, Store, Subscription
 
@@ -273,7 +274,7 @@ class Companion:
 
     def _tell(self, lost: list[Part]) -> None:
         for part in lost:
-            log.error("%s", part.loss)
+            note_loss(self.ledger.who, part)
             if owner := part.owner and part.owner():
                 owner.notice(part)
 

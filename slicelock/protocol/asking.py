@@ -17,6 +17,7 @@ from slicelock.errors import (
     StoreUnavailable,
 )
 from slicelock.protocol.ledger import Ledger, Part, Who
+from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import named, refusal
 from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.wire import AcquireReply, Cancel
@@ -120,7 +121,8 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
         part.waited_s = patience.waited
         if reply.outcome == "HELD" and set(reply.fences) == set(part.wish.slices):
             ledger.met.update(part.wish.slices)
-            return ledger.begin(part, reply, sent)
+            ledger.begin(part, reply, sent)
+            return note("held", ledger.who, part, waited_s=part.waited_s, moved=part.moved)
         reason = _standing(reply, ledger.who.members)
         pause = _pause(ledger, part, reply, patience)
         if patience.left <= 0:

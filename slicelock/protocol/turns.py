@@ -6,6 +6,7 @@ import logging
 
 from slicelock.errors import ConfigurationError, StoreError, StoreTimeout
 from slicelock.protocol.ledger import Ledger, Part
+from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import loss, named
 from slicelock.steps import Call, Flow, Now
 from slicelock.wire import Yield, YieldReply
@@ -35,7 +36,9 @@ def give_back(ledger: Ledger, part: Part, slices: tuple[str, ...] = ()) -> Flow[
     if reply.outcome == "LOST":
         part.loss = loss(part, ledger.who, reply.ended, reply.reason, state_saved=reply.state_saved)
         ledger.close(part)
+        note("lost", ledger.who, part, outcome=reply.ended, reason=reply.reason)
         raise part.loss
+    note("given back" if slices else "yielded", ledger.who, part, slices, waiters=reply.waiters)
     return reply.waiters
 
 

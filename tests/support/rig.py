@@ -17,8 +17,9 @@ from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder, Found, Presence
 from slicelock_agent.reconcile import Admitted, Wanted
 from slicelock_agent.registry import Process, Registry
+from slicelock_agent.result import Result
 from slicelock_agent.station import Station
-from slicelock_agent.switcher import Result, Switcher
+from slicelock_agent.switcher import Switcher
 
 from slicelock.identity import ProcessIdentity
 from slicelock.settings import AgentSettings

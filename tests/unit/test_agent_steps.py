@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from slicelock_agent import clocked
 from slicelock_agent.clocked import Busy, Steps
-from slicelock_agent.switcher import Result
+from slicelock_agent.result import Result
 
 from tests.support.rig import FakeHooks, Rig
 

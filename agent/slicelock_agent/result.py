@@ -1,0 +1,47 @@
+"""How a switch has ended on this node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from slicelock.logs import Line
+
+log = logging.getLogger("slicelock_agent")
+
+VERBS = {"evict": "switch", "restore": "restore", "refused": "admit"}
+"""What has failed, in words. What can be tried again is told as an eviction, whatever it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a switch ended on this node, as a beat carries it."""
+
+    slice: str
+    fence: int
+    outcome: str
+    run: str
+    what: str = ""
+    reason: str = ""
+    moved: bool = False
+    bytes: int = 0
+    seconds: float = 0.0
+    steps: Sequence[Mapping[str, Any]] = ()
+    busy: float | None = None
+
+    def told(self) -> dict[str, Any]:
+        facts = {
+            name: getattr(self, name) for name in self.__slots__ if getattr(self, name) not in (None, ())
+        }
+        return {**facts, "seconds": round(self.seconds, 6)}
+
+    def log(self, run: str, job: str) -> None:
+        """One line: a node's part of a switch to a run has ended."""
+        ready = self.outcome == "READY"
+        level = logging.INFO if ready else logging.WARNING
+        if log.isEnabledFor(level):
+            about = {"slice": self.slice, "job": job, "run": run, "fence": self.fence}
+            moved = {"bytes": self.bytes or None, "seconds": self.seconds, "reason": self.reason}
+            log.log(level, Line("ready" if ready else f"failed to {VERBS[self.what]}", **about, **moved))
