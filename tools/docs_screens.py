@@ -75,16 +75,15 @@ class Shot:
     height: int
     theme: str = "dark"
     keys: tuple[str, ...] = ()
-    png: bool = True
+    png: bool = False
 
 
 SHOTS = (
-    Shot("top-wide", "busy", 150, 32),
-    Shot("top-wide-light", "busy", 150, 32, "light"),
-    Shot("top-80x24", "busy", 80, 24, keys=("end",)),
+    Shot("top-wide-dark", "busy", 150, 30, keys=("end",), png=True),
+    Shot("top-wide-light", "busy", 150, 30, "light", keys=("end",)),
+    Shot("top-80x24-dark", "busy", 80, 24, keys=("end",), png=True),
     Shot("top-80x24-light", "busy", 80, 24, "light", keys=("end",)),
-    Shot("top-details", "busy", 100, 34, keys=("j", "enter")),
-    Shot("top-trouble", "trouble", 100, 30, keys=("j", "j")),
+    Shot("top-switch", "busy", 100, 26, keys=("j", "enter")),
     Shot("top-revoke", "busy", 80, 24, keys=("end", "r")),
 )
 
@@ -100,7 +99,9 @@ def draw(shot: Shot) -> str:
     for line in frame(view, 0.0, Pen(UNICODE, view.palette), shot.width, shot.height):
         console.print(line, no_wrap=True, overflow="crop", crop=True, highlight=False)
     title = f"slicelock top, {shot.width}x{shot.height}"
-    return console.export_svg(title=title, theme=THEMES[shot.theme], code_format=FORMAT, unique_id=shot.name)
+    theme = THEMES[shot.theme]
+    svg = console.export_svg(title=title, theme=theme, code_format=FORMAT, unique_id=shot.name)
+    return svg.replace("<style>", f"<title>{title}</title>\n<style>", 1)
 
 
 def photograph(svg: Path, png: Path, chromium: str) -> None:

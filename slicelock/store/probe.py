@@ -126,7 +126,7 @@ def may_write(settings: StoreSettings) -> bool:
     endpoint = Endpoint(settings, "rights")
     link, _ = opened(endpoint, settings.store_timeout)
     try:
-        link.send_command("HDEL", Keys(settings.pool).run("rights"), "field")
+        link.send_command("DEL", Keys(settings.pool).run("-"))  # no run has this name
         link.read_response()
     except ResponseError:
         return False

@@ -18,7 +18,7 @@ from slicelock.tui.model import View
 from slicelock.tui.paint import Painter
 from slicelock.tui.panels import frame
 from slicelock.tui.source import Away, Message, Rights, Said, Seen, Source
-from slicelock.tui.terminal import Terminal
+from slicelock.tui.terminal import CLEAR, Terminal
 
 REDRAW_S = 0.25  # between two drawings at least
 CLOCK_S = 1.0  # between two at most, since times go on
@@ -162,7 +162,9 @@ class App:
             terminal.forget()
         width, height = terminal.size
         drawn = frame(self._view, now, self._painter.pen, width, height)
-        terminal.show(self._painter.lines(drawn, width))
+        lines = zip(drawn, self._painter.lines(drawn, width), strict=True)
+        # After the last column this would remove what is there.
+        terminal.show([text if line.cell_len >= width else text + CLEAR for line, text in lines])
         self._dirty, self._drawn_s = False, now
 
     @contextmanager

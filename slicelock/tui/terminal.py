@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"  # the other screen, no cursor, no line breaks by itself
+CLEAR = "\x1b[0m\x1b[K"
 LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 
@@ -70,11 +71,12 @@ class Terminal:
         return os.read(self.source, 4096)
 
     def show(self, lines: list[str]) -> None:
-        """Bring these lines to the screen: only those that differ are written."""
+        """Bring these lines to the screen: only those that differ are written. A line that does not fill the
+        screen ends with CLEAR."""
         parts = [] if self._lines else ["\x1b[H\x1b[2J"]
         for at, line in enumerate(lines):
             if at >= len(self._lines) or self._lines[at] != line:
-                parts.append(f"\x1b[{at + 1};1H{line}\x1b[0m\x1b[K")
+                parts.append(f"\x1b[{at + 1};1H{line}\x1b[0m")
         if len(lines) < len(self._lines):
             parts.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
         self._lines = list(lines)

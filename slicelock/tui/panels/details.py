@@ -17,7 +17,7 @@ from slicelock.tui.panels.scene import Scene
 from slicelock.words import duration
 
 BAR = 14
-FEWEST = 1  # line of a part that is cut short
+LEAST = 2  # lines of a part: its heading and one more
 EVENT_STYLES = {
     **dict.fromkeys(("failed", "blocked", "silent", "gap"), "red"),
     **dict.fromkeys(("switching", "requeued", "epoch", "clock", "kept"), "yellow"),
@@ -27,10 +27,11 @@ EVENT_STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some lines under a heading."""
+    """Some lines under a heading; `needed`: also where there is little room."""
 
     heading: str
     lines: list[Text]
+    needed: bool = True
 
 
 def details(scene: Scene, width: int, height: int, *, whole: bool) -> list[Text]:
@@ -45,9 +46,9 @@ def details(scene: Scene, width: int, height: int, *, whole: bool) -> list[Text]
     lines += [*owner(scene, one), *switch(scene, one)]
     room = height - len(lines)
     waiting = Part("waiting", queue(scene, one, width))
-    space = max(FEWEST, room - len(waiting.lines) - 2)
+    space = max(LEAST, room - len(waiting.lines) - 2)
     where = Part("nodes", nodes.nodes(scene, one, width, space))
-    happened = Part("last events", list(history(scene, one, width, room)))
+    happened = Part("last events", list(history(scene, one, width, room)), needed=False)
     parts = [part for part in (waiting, where, happened) if part.lines]
     return [cut(line, width) for line in (*lines, *fitted(parts, room, scene.pen))][:height]
 
@@ -118,6 +119,7 @@ def queue(scene: Scene, one: SliceView, width: int) -> list[Text]:
     """Who waits, for how long, and why."""
     pen, waiting = scene.pen, scene.view.waiters(one)
     who = [joined([pen.job(request.job), Text(request.phase)], " ") for request in waiting]
+    prios = any(request.priority for request in waiting)
     widest = min(max((name.cell_len for name in who), default=0), max(14, width // 3))
     lines: list[Text] = []
     for place, (request, name) in enumerate(zip(waiting, who, strict=True)):
@@ -126,7 +128,7 @@ def queue(scene: Scene, one: SliceView, width: int) -> list[Text]:
             Text(f"{number:>4}", style="dim"),
             pen.fit(name, widest),
             pen.fit(Text(facts.short(request.waited_ms + scene.age_ms), style="bold"), 6, right=True),
-            Text(f"prio {request.priority:+d}" if request.priority else "       ", style="cyan"),
+            Text(f"prio {request.priority:+d}" if request.priority else " " * 7 * prios, style="cyan"),
             Text(facts.reason(request, place, one), style="dim"),
         ]
         lines.append(pen.fit(joined(parts, " "), width))
@@ -153,7 +155,7 @@ def history(scene: Scene, one: SliceView, width: int, most: int) -> Iterator[Tex
 def told(event: Event) -> Iterator[str]:
     """What else an event says."""
     for name, word in (("waited_ms", "waited"), ("held_ms", "held")):
-        if event.text(name):
+        if event.number(name):
             yield f"{word} {duration(event.number(name))}"
     if size := event.number("bytes"):
         seconds = event.number("seconds")
@@ -166,22 +168,21 @@ def told(event: Event) -> Iterator[str]:
 
 
 def fitted(parts: list[Part], room: int, pen: Pen) -> list[Text]:
-    """Parts in the lines that there are: each gets a few, those before others get the rest."""
-    least = [min(len(part.lines), FEWEST) + 1 for part in parts]
-    while len(parts) > 1 and sum(least) > room:
-        parts, least = parts[:-1], least[:-1]
+    """Parts in the lines that there are: each that must be seen gets one, then those before others get the
+    rest."""
+    least = [LEAST if part.needed else 0 for part in parts]
     left, lines = room - sum(least), list[Text]()
     for part, few in zip(parts, least, strict=True):
         more = max(min(left, len(part.lines) + 1 - few), 0)
         left -= more
-        lines += shortened(part, few + more, pen)
-    return lines
+        lines += shortened(part, few + more, pen) if few + more >= LEAST else []
+    return lines[: max(room, 0)]
 
 
 def shortened(part: Part, room: int, pen: Pen) -> list[Text]:
     """A part in `room` lines, heading included."""
     lines = [Text(f"  {part.heading.upper()}", style="dim bold"), *part.lines]
-    if len(lines) <= room or part.heading == "last events":
+    if len(lines) <= room or not part.needed or room <= LEAST:
         return lines[:room]
     hidden = len(lines) - room + 1
     return [*lines[: room - 1], Text(f"     {pen.glyphs.more} and {hidden} more", style="dim")]

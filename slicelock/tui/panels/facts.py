@@ -121,7 +121,11 @@ def reason(request: RequestView, place: int, one: SliceView) -> str:
     missing = request.members - request.joined
     if request.state == "gathering":
         return f"members missing: {request.joined} of {request.members} have asked"
-    why = RUN.sub("", request.reason) or ("its turn comes" if place == 0 and not missing else "")
+    told = RUN.sub("", request.reason)
+    told = told.replace(f"{one.name} is held by", "held by").replace(
+        f"{one.name} is switching by", "switching to"
+    )
+    why = told or ("its turn comes" if place == 0 and not missing else "")
     if place and one.holder and one.holder.job in why:
         return f"behind {place}; {why}"
     return why or f"behind {place}"

@@ -12,6 +12,7 @@ from slicelock.tui.panels.scene import Scene
 from slicelock.words import count, duration
 
 BAR = 12
+PLACE = 16  # columns at least that the server's name needs
 ROOMY = 110  # columns from which more is told
 
 
@@ -24,8 +25,9 @@ def title(scene: Scene, width: int) -> Text:
     """Whose view this is, how much there is, and whether it lives."""
     view = scene.view
     left = Text.assemble((" slicelock top", "bold"), ("  pool ", "dim"), (view.pool, "bold cyan"))
-    if width >= 70:
-        left.append(f" on {view.place}", style="dim")
+    room = width - left.cell_len - 27
+    if room >= PLACE:
+        left.append(" on ", style="dim").append_text(scene.pen.short(view.place, min(room, 40), "dim"))
     if width >= ROOMY and view.picture:
         slices = view.slices_seen()
         waiting = sum(one.queued for one in slices)

@@ -68,6 +68,10 @@ class Pen:
         made = Text.assemble((self.glyphs.line * 2 + " ", "dim"), title, " ")
         return made.append(self.glyphs.line * max(0, width - made.cell_len), style="dim")
 
+    def short(self, text: str, width: int, style: str = "") -> Text:
+        """At most `width` columns of it."""
+        return self.fit(Text(text, style=style), min(width, Text(text).cell_len))
+
     def fit(self, text: Text | str, width: int, *, right: bool = False) -> Text:
         """Exactly `width` columns of it."""
         made = Text(text) if isinstance(text, str) else text.copy()

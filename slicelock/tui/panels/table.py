@@ -27,7 +27,7 @@ class Columns:
         self.name = min(max([NAME[0], *names]), NAME[1] if width >= 100 else 12)
         self.time, self.lease = TIME if width >= 54 else 0, LEASE if width >= 70 else 0
         fixed = sum(one + 1 for one in (self.name, STATE, self.time, self.lease, WAIT) if one)
-        rest = width - 2 - fixed
+        rest = width - 3 - fixed
         self.owner = max(0, min(rest, OWNER))
         self.rest = max(0, rest - self.owner - 2)
         self.width = width
@@ -68,7 +68,7 @@ def _lines_each(slices: int, height: int) -> int:
 
 def _nothing(view: View) -> str:
     if view.picture is None:
-        return f"waiting for {view.place} …"
+        return view.failing or f"waiting for {view.place}"
     if view.filter:
         return f"no slice fits the filter {view.filter!r}"
     return f"Pool {view.pool} has no slices. Start an agent with --slice, or: slicelock slice declare NAME"

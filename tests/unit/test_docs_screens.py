@@ -1,0 +1,31 @@
+"""The pictures of `slicelock top` in the docs are what it draws now."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from tests.support.docs import ROOT
+
+
+@pytest.fixture
+def screens(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield importlib.import_module("docs_screens")
+    sys.modules.pop("docs_screens", None)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_the_pictures_are_current(screens: ModuleType) -> None:
+    for shot in screens.SHOTS:
+        kept = (screens.IMAGES / f"{shot.name}.svg").read_text(encoding="utf-8")
+        assert kept == screens.draw(shot), f"{shot.name}: python tools/docs_screens.py takes them anew"
+        assert "http://" not in kept.replace("http://www.w3.org/", "") and "https://" not in kept
