@@ -17,7 +17,7 @@ from slicelock.store.failures import explain
 from slicelock.store.sentinel import Route, route_to
 from slicelock.store.server import GREETING, Server
 
-PRIMARY_S = 2.0  # for a primary that Sentinels have named: if it hangs, they may soon name another
+PRIMARY_S = 1.5  # for a primary that Sentinels have named: if it hangs, they may soon name another
 
 
 class Endpoint:

@@ -40,7 +40,8 @@ class Replicas:
         if confirmed < needed:
             raise NotReplicated(
                 f"{confirmed} of {needed} replicas of Redis at {place} confirmed the grant within "
-                f"{self._wait_ms / 1000:g} s, so it is taken back."
+                f"{self._wait_ms / 1000:g} s, so it is taken back.",
+                advice="Bring a replica back, or set SLICELOCK_WAIT_REPLICAS=0.",
             )
 
     @staticmethod

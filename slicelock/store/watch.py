@@ -45,8 +45,12 @@ class _Ear:
         self.sentinel, self._route = sentinel, route
         self._link: Link = route.dial(sentinel, ASK_S)
         self.heard_at = self._asked_at = time.monotonic()
-        self._send("SUBSCRIBE", SWITCHED)
-        self._send(*route.question)
+        try:
+            self._send("SUBSCRIBE", SWITCHED)
+            self._send(*route.question)
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         return socket_of(self._link).fileno()
