@@ -113,9 +113,11 @@ class Station:
         """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""
         if reason := self.hidden(run):
             return reason
-        if self.accelerator.exclusive or "cuda" not in (wanted.ways or self.ways):
+        ways = wanted.ways or self.ways
+        if self.accelerator.exclusive or "cuda" not in ways:
             return ""
-        if self.registry.moves_itself(run, self.name) and not self.empties(wanted):
+        hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
+        if hooked and not self.empties(wanted):
             return ""
         if reason := self.accelerator.objection(self.subject(run, wanted.fence)):
             return f"it could not be evicted from here: {reason}"

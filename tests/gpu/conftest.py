@@ -14,6 +14,8 @@ import pytest
 
 from slicelock.hooks import TorchOffload
 
+FIGURES = os.environ.get("SLICELOCK_FIGURES")  # read now: tests run without the user's own settings
+
 
 @cache
 def missing() -> str:
@@ -40,8 +42,8 @@ def figures(request: pytest.FixtureRequest) -> Callable[..., None]:
     def take(**facts: Any) -> None:
         line = json.dumps({"test": request.node.name, **facts})
         print(line)
-        if name := os.environ.get("SLICELOCK_FIGURES"):
-            with Path(name).open("a") as file:
+        if FIGURES:
+            with Path(FIGURES).open("a") as file:
                 file.write(f"{line}\n")
 
     return take

@@ -237,9 +237,9 @@ async def test_a_rest_that_cannot_be_saved_undoes_the_hooks(rig: GpuRig, one: li
 # ---------------------------------------------------------------- before anything is touched
 
 
-async def refused(rig: GpuRig, words: str) -> None:
+async def refused(rig: GpuRig, words: str, **facts: Any) -> None:
     """Run `a` is refused before its first turn; nothing is locked, and nothing of it is remembered."""
-    result = await rig.turn("a", 10)
+    result = await rig.turn("a", 10, **facts)
     assert (result.outcome, result.what, result.run) == ("FAILED", "refused", "a")
     assert words in result.reason
     assert not rig.world.log("lock")
@@ -287,6 +287,13 @@ async def test_children_that_use_cuda_need_them_too(rig: GpuRig) -> None:
         rig.has("a", pids)
         assert "without NCCL_P2P_DISABLE=1" in (await rig.turn("b", 20)).reason
         assert not rig.world.log("lock")
+
+
+async def test_hooks_that_the_slice_does_not_use_do_not_help(rig: GpuRig) -> None:
+    with processes(2) as pids:
+        rig.has("a", pids)
+        rig.registry.hook_runs.add("a")
+        await refused(rig, "without NCCL_P2P_DISABLE=1", ways=("cuda",))
 
 
 async def test_clients_of_mps_are_refused(rig: GpuRig) -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ import pytest
 from slicelock_agent.arrival import MARGIN
 
 from slicelock.embedded import EmbeddedServer
-from slicelock.exchange import Exchange, Phase, Progress
-from slicelock.exchange_place import folder_of
+from slicelock.exchange import Phase
 from slicelock.guard import die_with_parent
 from tests.support.exchange_job import GPU, MIB, PARTS, SIZE
+from tests.support.exchange_watch import Watch, pages, watching
 from tests.support.fake_driver import VARIABLE, World
 from tests.support.wait import wait_until
 
@@ -127,42 +126,12 @@ def node(server: EmbeddedServer, pool: str, tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def pages() -> Callable[[], list[Path]]:
-    """The pages that there are now."""
-    folder = folder_of(os.geteuid(), os.geteuid())
-    return lambda: list(folder.glob("page-*"))
-
-
-class Watch:
-    """The page of the next exchange."""
-
-    def __init__(self, pages: Callable[[], list[Path]]) -> None:
-        self.page = Exchange(wait_until(pages, 20, "an exchange")[0])
-
-    def until(self, what: Callable[[Progress], bool]) -> Progress:
-        return wait_until(lambda: what(self.now) and self.now, 20, "the exchange goes on")
-
-    @property
-    def now(self) -> Progress:
-        return self.page.progress(GPU)
-
-
-@pytest.fixture
-def watch(pages: Callable[[], list[Path]]) -> Iterator[Callable[[], Watch]]:
-    """Waits for an exchange to begin, and looks at it."""
-    with ExitStack() as opened:
-
-        def begin() -> Watch:
-            made = Watch(pages)
-            opened.callback(made.page.close)
-            return made
-
+def watch() -> Iterator[Callable[[], Watch]]:
+    with watching() as begin:
         yield begin
 
 
-def test_two_runs_change_places_block_by_block(
-    node: Node, pages: Callable[[], list[Path]], watch: Callable[[], Watch]
-) -> None:
+def test_two_runs_change_places_block_by_block(node: Node, watch: Callable[[], Watch]) -> None:
     a, b = node.job("a"), node.job("b")
     a.turn()
     b.turn()  # its first: nothing of it is to come back, so that a leaves alone
@@ -179,9 +148,7 @@ def test_two_runs_change_places_block_by_block(
     assert pages() == []
 
 
-def test_the_comer_comes_when_the_leaver_is_killed(
-    node: Node, pages: Callable[[], list[Path]], watch: Callable[[], Watch]
-) -> None:
+def test_the_comer_comes_when_the_leaver_is_killed(node: Node, watch: Callable[[], Watch]) -> None:
     a, b = node.job("a"), node.job("b")
     a.turn()
     b.turn()
@@ -192,9 +159,7 @@ def test_the_comer_comes_when_the_leaver_is_killed(
     a.turn()
 
 
-def test_the_leaver_is_whole_when_the_comer_is_killed(
-    node: Node, pages: Callable[[], list[Path]], watch: Callable[[], Watch]
-) -> None:
+def test_the_leaver_is_whole_when_the_comer_is_killed(node: Node, watch: Callable[[], Watch]) -> None:
     a, b = node.job("a"), node.job("b")
     a.turn()
     b.turn()
@@ -205,9 +170,7 @@ def test_the_leaver_is_whole_when_the_comer_is_killed(
     b.turn()
 
 
-def test_nothing_is_lost_when_the_agent_is_killed(
-    node: Node, pages: Callable[[], list[Path]], watch: Callable[[], Watch]
-) -> None:
+def test_nothing_is_lost_when_the_agent_is_killed(node: Node, watch: Callable[[], Watch]) -> None:
     a, b = node.job("a"), node.job("b")
     a.turn()
     b.turn()
