@@ -20,7 +20,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare
 from tests.cli.conftest import Call
-from tests.cli.programs import SLICELOCK
+from tests.cli.programs import SLICELOCK, alive
 from tests.support.guarded import Guarded, acl_file
 from tests.support.tmux import PROMPT, Tmux
 from tests.support.wait import wait_until
@@ -326,6 +326,15 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(store: Store, make
     pane.keys("q")
     pane.wait_for("Stopped", PROMPT)
     assert shell_view(pane) == before
+
+
+def test_it_ends_with_its_terminal(store: Store, make_pane: MakePane) -> None:
+    pane = make_pane()
+    pane.type(TOP)
+    pane.wait_for("job-a train")
+    pid = pane.pid_of("top")
+    pane.close()
+    wait_until(lambda: not alive(pid), what="its end")
 
 
 # ---------------------------------------------------------------- no terminal
