@@ -30,7 +30,7 @@ for s, shown in pairs(report.slices or {}) do
 end
 local results = {}
 for i, result in ipairs(report.results or {}) do results[i] = take_result(node, result) end
-for _, gone in ipairs(report.exits or {}) do rules.exited(gone.run, gone.process, 'its process has ended') end
+for _, gone in ipairs(report.exits or {}) do rules.exit_seen(gone.run, gone.process) end
 for _, command in ipairs(report.commands or {}) do post_command(node, command) end
 rules.go_on()
 

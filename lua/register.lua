@@ -14,25 +14,25 @@
 check_names(ARGV[1])
 --- @include "base"
 --- @include "begin"
-local run, process = ARGV[1], ARGV[3]
-if #process > 200 or not string.match(process, '^[%w:._-]+$') then
-  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })   -- no identity: keys are made of it
-end
+local run, process, nothing = ARGV[1], ARGV[3], { 'OK', 'lanes', '{}', 'job', ARGV[2] }
+if #process > 200 or not string.match(process, '^[%w:._-]+$') then return reply(nothing) end   -- keys are made of it
+local name = run .. '/' .. process
+if record('gone', name) then return reply(nothing) end
 if ARGV[7] == '1' then
   rules.exited(run, process, 'its process has ended')
-  return reply({ 'OK', 'lanes', '{}', 'job', ARGV[2] })
+  return reply(nothing)
 end
 
-local P = record('process', run .. '/' .. process)
+local P = record('process', name)
 if not P or P.uid ~= ARGV[4] or (P.slices or '') ~= ARGV[5] or P.hooks ~= ARGV[6] then
-  write('process', run .. '/' .. process, { uid = ARGV[4], slices = ARGV[5], hooks = ARGV[6] })
+  write('process', name, { uid = ARGV[4], slices = ARGV[5], hooks = ARGV[6] })
   redis.call('SADD', key('procs', run), process)
   rules.new_revision(run)
   for _, s in ipairs(words(ARGV[5])) do
     for _, node in ipairs(words((record('slice', s) or {}).nodes)) do hint('node:' .. node, 'run ' .. run) end
   end
 end
-write('process', run .. '/' .. process, { heard = num(pool) })
+write('process', name, { heard = num(pool) })
 write('run', run, { job = ARGV[2] })
 due('run|' .. run, pool + FORGET_RUN)
 

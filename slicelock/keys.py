@@ -84,6 +84,9 @@ class Keys:
     def process(self, name: str) -> str:
         return f"{self.prefix}process:{name}"
 
+    def gone(self, name: str) -> str:
+        return f"{self.prefix}gone:{name}"
+
     def request(self, request: str) -> str:
         return f"{self.prefix}request:{request}"
 

@@ -1,4 +1,5 @@
 --- @include "revision"
+--- @include "exit_seen"
 -- Processes of a run that are gone.
 function rules.alive(run, process)
   local P = record('process', run .. '/' .. process)

@@ -22,7 +22,7 @@ SCRIPTS = {
 }
 READS = {"GET", "SMEMBERS", "SCARD", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZSCORE"}
 KEYS = Keys("p")
-NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "request")
+NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "gone", "request")
 WAYS = {"record": "GET", "write": "SET", "erase": "DEL"}
 CONSTANTS = {"DEADLINES": "key('deadlines')", "STREAM": "key('events')"}  # of lua/include/keys.lua
 CALL = re.compile(r"redis\.p?call\('([A-Z]+)'(?:, key\('([a-z]+)')?")

@@ -64,6 +64,23 @@ def test_agents_get_the_news_of_runs_that_hold_nothing(world: World, n1: Agent) 
     assert n1.beat().runs["r1"]["processes"] in ({}, [])
 
 
+def test_a_registration_after_the_end_of_its_process_changes_nothing(world: World, n1: Agent) -> None:
+    """An agent has seen it end, so no other will ever say so again; one that says so itself may come back."""
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.register("a")
+    r2.register("a")
+    n1.beat(exits=[{"run": "r1", "process": r1.process}])
+    r2.register("a", gone=True)
+    before = world.dump()
+    r1.register("a")
+    assert world.dump() == before
+    r2.register("a")
+    r1.generation = 1
+    r1.register("a")
+    listed = [world.client.smembers(world.keys.procs(run)) for run in ("r1", "r2")]
+    assert listed == [{r1.process.encode()}, {r2.process.encode()}]
+
+
 def test_what_a_failover_forgot_and_another_replaced_is_news(world: World, n1: Agent) -> None:
     """A revision is never given out twice: the agent would take other processes for those that it knows."""
     r1 = world.member("r1")

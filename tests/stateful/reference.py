@@ -90,6 +90,7 @@ class Pool:
         self.life, self.epoch, self.noticed = "", 1, False
         self.asking = ""
         self.lease_ms: int | None = None
+        self.gone: set[tuple[str, str]] = set()  # processes that an agent has seen end
         self.slices: dict[str, Slice] = {}
         self.requests: dict[str, Request] = {}
         self.runs: dict[str, Run] = {}

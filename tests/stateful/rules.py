@@ -167,6 +167,8 @@ class Reference(Pool):
         if c.gone:
             self.exited(c.run, c.process)
             return {"outcome": "OK"}
+        if (c.run, c.process) in self.gone:
+            return {"outcome": "OK"}
         run = self.runs.setdefault(c.run, Run())
         run.heard[c.process] = self.pool
         self.due(f"run|{c.run}", FORGET_RUN)
@@ -324,6 +326,8 @@ class Reference(Pool):
                 self.take_report(name, c.node, shown)
         results = [self.take_result(c.node, result) for result in c.report["results"]]
         for gone in c.report["exits"]:
+            if gone["run"] in self.runs and gone["process"] in self.runs[gone["run"]].heard:
+                self.gone.add((gone["run"], gone["process"]))
             self.exited(gone["run"], gone["process"])
         return lambda: {"outcome": "OK", "results": results, "wanted": self.wanted(c.report["slices"])}
 

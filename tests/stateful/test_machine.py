@@ -95,10 +95,12 @@ class Machine(Base):
                 for process in self.processes:
                     self.renew(process)
 
-    @rule(at=st.integers(0, 3), how=st.sampled_from(["seen", "unseen", "says so"]))
-    def a_process_ends(self, at: int, how: str) -> None:
+    @rule(at=st.integers(0, 3), how=st.sampled_from(["seen", "unseen", "says so"]), late=lost)
+    def a_process_ends(self, at: int, how: str, late: bool) -> None:
         """It is killed, and an agent sees it or nobody does, or it says so itself. Another one takes over."""
         process = self.processes[at]
+        if late:
+            self.late.append(process.register())
         if how == "says so":
             self.call(process.register(gone=True))
         self.gone(process, how == "seen")

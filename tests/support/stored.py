@@ -29,7 +29,7 @@ def edit(client: redis.Redis, key: str, **fields: str) -> None:
 def stored(client: redis.Redis, keys: Keys) -> Seen:
     """What is stored; a key that nobody should have made is an AssertionError."""
     found = _dump(client, keys)
-    kinds = ("slice", "ready", "queue", "request", "run", "procs", "process", "node")
+    kinds = ("slice", "ready", "queue", "request", "run", "procs", "process", "gone", "node")
     seen: Seen = {kind: {} for kind in kinds}
     for name, content in found.items():
         kind, _, what = name.partition(":")

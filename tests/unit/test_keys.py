@@ -14,7 +14,7 @@ from slicelock.scripts import lua_root
 
 KEYS = Keys("my-pool")
 PLAIN = ("meta", "slices", "nodes", "gathering", "deadlines", "served", "events")
-NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "request")
+NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "gone", "request")
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b_c-d", "A" * 64])
