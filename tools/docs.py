@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import docs_api
+import docs_benchmarks
 import docs_commands
 import docs_errors
 import docs_lua
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATORS: dict[str, Callable[..., str]] = {
     "agent-help": docs_commands.agent_help,
     "api": docs_api.api,
+    "benchmarks": docs_benchmarks.of_part,
     "channels": docs_lua.channels,
     "commands": docs_commands.commands,
     "error-tree": docs_errors.tree,

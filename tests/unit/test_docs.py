@@ -35,6 +35,7 @@ OTHER_VARIABLES = {
     "SLICELOCK_TEST_SERVERS",
     "SLICELOCK_EXAMPLES",
     "SLICELOCK_SLICE",
+    "SLICELOCK_FIGURES",
 }  # of tests, and for commands
 TOP_FOLDERS = ("slicelock", "agent", "lua", "docs", "examples", "tests", "tools", ".ci")
 

@@ -1,0 +1,166 @@
+"""The tables of measured figures, from the JSON that the benches printed, kept beside the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from docs_markdown import code, table
+
+MEASURED = Path(__file__).resolve().parent.parent / "docs" / "reference" / "benchmarks.json"
+HEAD = ("what", "figure", "floor, same run", "ratio", "goal", "")
+SWAP, DUTY = "slicelock bench swap --gib 24 --cycles 4 --json", "slicelock bench duty --json"
+Facts = dict[str, Any]
+Row = Sequence[str]
+
+
+def of_part(name: str) -> str:
+    """One part of the page."""
+    facts: Facts = json.loads(MEASURED.read_text(encoding="utf-8"))
+    return PARTS[name](facts)
+
+
+def machine(facts: Facts) -> str:
+    """What it was measured on."""
+    return table(("what", "which"), facts["machine"].items())
+
+
+def swap(facts: Facts) -> str:
+    """`bench swap`."""
+    return f"Command: {code(SWAP)}\n\n{table(HEAD, _swap_rows(facts['swap']))}"
+
+
+def _swap_rows(swap: Facts) -> Iterator[Row]:
+    floor, goals, hook = swap["floor"], swap["goals"], swap["torch_offload"]
+    for way, verb in (("out", "offload"), ("in", "reload")):
+        moved = _moved(hook[f"{way}_s"], hook[f"{way}_gb_s"])
+        least = _moved(floor[f"{way}_s"], floor[f"{way}_gb_s"])
+        yield f"`TorchOffload` {way}", moved, least, *_against(goals[f"{verb}, of the floor's speed"], 0.9)
+    first = goals["first offload, of the floor's speed"]
+    yield "the first out", f"{hook['first_out_s']:.3f} s", f"{floor['out_s']:.3f} s", *_against(first, 0.9)
+    both = f"{floor['both_s']:.3f} s (both ways at once)"
+    for name, goal, limit in (("fitting", "both fit", 1.15), ("filling", "filling up", 1.35)):
+        seconds = swap[f"overlapped_{name}_s"]["median"]
+        ratio = goals[f"overlapped, {goal}, to the duplex floor"]
+        yield f"two runs overlapped, {goal}", f"{seconds:.3f} s", both, *_against(ratio, limit, at_most=True)
+    yield "two runs one after the other", f"{swap['in_turn_s']['median']:.3f} s", both, "", "", ""
+    saver = swap["memory_saver"]
+    for way in ("out", "in"):
+        yield f"`MemorySaver` {way}, later", _moved(saver[f"{way}_s"], saver[f"{way}_gb_s"]), "", "", "", ""
+    yield "`MemorySaver`, the first out", f"{saver['first_out_s']:.1f} s", "", "", "", ""
+    driver = swap["driver"]
+    for way in ("out", "in"):
+        yield f"driver {way}", _moved(driver[f"{way}_s"], driver[f"{way}_gb_s"]), "", "", "", ""
+    hooks = f"{hook['out_s'] + hook['in_s']:.2f} s by hook"
+    slower = goals["the driver's checkpoint, in times of the hook"]
+    yield "driver out and in", f"{driver['out_s'] + driver['in_s']:.1f} s", hooks, *_against(slower, 12)
+    grown = swap["growth_bytes"]
+    yield "growth in four cycles", f"host {grown['host'] >> 10} KiB, device {grown['device']}", "", "", "", ""
+
+
+def duty(facts: Facts) -> str:
+    """`bench duty`."""
+    hooks, by_driver = facts["duty"], facts["duty_cuda"]
+    goals, together = hooks["goals"], hooks["together"]
+    alone = hooks["job-1"]["duty"] + hooks["job-2"]["duty"]
+    rows = [
+        ("duty of two jobs", f"{together['duty']:.3f}", f"{alone:.3f} (sum alone)",
+         *_against(goals["duty together, of the sum alone"], 0.9)),
+        ("time of two jobs", f"{together['wall_s']:.1f} s", f"{hooks['series_s']:.1f} s (in series)",
+         *_against(goals["time together, of both in series"], 0.6, at_most=True)),
+        ("utilisation (NVML)", f"{together['utilisation']:.3f}", f"{hooks['job-1']['utilisation']:.3f} alone",
+         "", "", ""),
+        ("a switch", f"{hooks['switch_s'] * 1000:.0f} ms", "", "", "", ""),
+        ("losses and weights, hooks", _identical(hooks), "", "", "identical", _verdict(hooks["identical"])),
+        ("the same, driver", _identical(by_driver), "", "", "identical", _verdict(by_driver["identical"])),
+    ]  # fmt: skip
+    return f"Command: {code(DUTY)}\n\n{table(HEAD, rows)}"
+
+
+def demo(facts: Facts) -> str:
+    """`slicelock demo` on the GPU."""
+    told = facts["demo"]
+    rows = [
+        ("time saved", f"{told['saved']:.0%}"),
+        ("duty together", f"{told['shared']['duty']:.2f}"),
+        ("duty alone", ", ".join(f"{one['duty']:.2f}" for one in told["solo"])),
+        ("kill -9 of the holder to the next turn", f"{told['kill_to_next_turn_s']:.2f} s"),
+        ("results bit-identical", "yes" if told["identical"] else "no"),
+    ]
+    return f"Command: {code('slicelock demo --json')}\n\n{table(('what', 'figure'), rows)}"
+
+
+def driver(facts: Facts) -> str:
+    """The tests that measure the driver's checkpoint."""
+    told = facts["tests"]
+    sizes = sorted({one["gib"] for one in _of(told, "every_size")})
+    rows = [(f"{size} GiB", *_rates([one for one in _of(told, "every_size") if one["gib"] == size]))
+            for size in sizes]  # fmt: skip
+    pieces = _of(told, "number_of_allocations")
+    rows += [(f"{one['gib']} GiB in {one['pieces']} allocations", *_rates([one])) for one in pieces]
+    return table(("state", "out", "in"), rows)
+
+
+def scenarios(facts: Facts) -> str:
+    """What was found out by tests beside."""
+    told = facts["tests"]
+    [group], [lost] = _of(told, "control_group"), _of(told, "restore_without_room")
+    [exchange] = _of(told, "they_overlap")
+    rows = [
+        ("a graph, pinned memory, events, cuBLAS, cuDNN, a memory pool; also expandable segments",
+         f"all work after {_of(told, 'what_a_process_may_have')[0]['cycles']} cycles of the driver"),
+        ("a control group without room", f"refused: {group['refused'].split(' leaves ')[1]}"),
+        ("the same, forced", f"the kernel ends the process (codes {_codes(group['forced_codes'])})"),
+        ("restore without room; with room again; unlock",
+         f"codes {lost['without_room']}, {lost['with_room']}, {lost['unlock']}: the process is lost; killed, "
+         f"its memory is free after {lost['freed_after_kill_s']:.1f} s and the next one works"),
+        ("two runs of two ranks on two GPUs (NCCL), hooks", "bit-identical to alone"),
+        ("the same, driver, with the safe settings", "bit-identical to alone"),
+        (f"a whole switch of {exchange['gib']} GiB each way that do not both fit, messages included",
+         f"{median(exchange['waits_s'][1:]):.2f} s"),
+    ]  # fmt: skip
+    assert all(one["identical"] for one in _of(told, "two_ranks"))
+    return table(("case", "outcome"), rows)
+
+
+PARTS = {
+    "machine": machine,
+    "swap": swap,
+    "duty": duty,
+    "demo": demo,
+    "driver": driver,
+    "scenarios": scenarios,
+}
+
+
+def _of(told: Sequence[Facts], name: str) -> list[Facts]:
+    return [one for one in told if name in one["test"]]
+
+
+def _rates(cycles: Sequence[Facts]) -> tuple[str, str]:
+    out, back = ([_moved(one[f"{way}_s"], one[f"{way}_gb_s"]) for one in cycles] for way in ("out", "in"))
+    return out[-1], back[-1]
+
+
+def _moved(seconds: float, rate: float) -> str:
+    return f"{seconds:.3f} s, {rate:g} GB/s"
+
+
+def _against(ratio: float, limit: float, *, at_most: bool = False) -> tuple[str, str, str]:
+    reached = ratio <= limit if at_most else ratio >= limit
+    return f"{ratio:.3g}", f"{'≤' if at_most else '≥'} {limit:g}", _verdict(reached)
+
+
+def _verdict(reached: bool) -> str:
+    return "reached" if reached else "missed"
+
+
+def _identical(duty: Facts) -> str:
+    return "identical" if duty["identical"] else f"differ from step {duty['differing_steps']}"
+
+
+def _codes(codes: Sequence[int]) -> str:
+    return ", ".join(map(str, codes))
