@@ -65,11 +65,7 @@ class Event:
     @property
     def steps(self) -> tuple[StepFacts, ...]:
         """The steps of a switch that it tells of; none when they cannot be read."""
-        try:
-            told = json.loads(self.facts.get("steps", "[]"))
-            return tuple(_step(one) for one in cast(list[dict[str, Any]], told))
-        except (ValueError, TypeError, AttributeError):
-            return ()
+        return steps_of(self.facts.get("steps", ""))
 
     def text(self, name: str) -> str:
         """A field; empty when it is missing."""
@@ -109,6 +105,16 @@ def _number(text: str) -> int | float | str:
         with contextlib.suppress(ValueError):
             return kind(text)
     return text
+
+
+def steps_of(text: str) -> tuple[StepFacts, ...]:
+    """Read the field `steps`; none when it cannot be read."""
+    if not text:
+        return ()
+    try:
+        return tuple(_step(one) for one in cast(list[dict[str, Any]], json.loads(text)))
+    except (ValueError, TypeError, AttributeError):
+        return ()
 
 
 def _step(told: Mapping[str, Any]) -> StepFacts:

@@ -104,6 +104,20 @@ def top(
     tell_figures(figures, as_json)
 
 
+@group.command(epilog="Example: slicelock bench history --events 100000 --json")
+def history(
+    events: Annotated[int, typer.Option("--events", min=100, help="Events that are read.")] = 100_000,
+    as_json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """What writing events adds to a turn, and how long a day of them takes to read, report and draw."""
+    from slicelock.bench.history import measure
+
+    with measuring() as tell:
+        figures = measure(events, tell)
+    tell_figures(figures, as_json)
+
+
 @group.command(epilog="Example: slicelock bench swap --gib 24 --cycles 5 --json")
 def swap(
     gib: Annotated[float, typer.Option("--gib", min=0.25, help="GiB of tensors that each job has.")] = 24.0,

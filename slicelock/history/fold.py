@@ -145,7 +145,7 @@ class History:
             seen.switches.append(switch)
         busy = event.number("busy") if event.text("busy") else None
         moved, seconds = int(event.number("bytes")), event.number("seconds")
-        done = Done(event.t_ms, moved, seconds, event.steps, busy, event.text("reason"))
+        done = Done(event.t_ms, moved, seconds, busy, event.text("reason"), event.text("steps"))
         switch.nodes[event.text("node")] = done
 
     def _held(self, event: Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slicelock.events import StepFacts
+from slicelock.events import StepFacts, steps_of
 
 UNKNOWN = "unknown"
 """The outcome of what has ended without an event that is still there."""
@@ -60,9 +60,15 @@ class Done:
     at_ms: int
     bytes: int
     seconds: float
-    steps: tuple[StepFacts, ...]
     busy: float | None
     reason: str = ""
+    steps_text: str = ""
+    """As they were written: few of them are ever looked at."""
+
+    @property
+    def steps(self) -> tuple[StepFacts, ...]:
+        """What was done, one after the other."""
+        return steps_of(self.steps_text)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from functools import cache
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -126,8 +125,8 @@ class EventReader:
         id_, fields = entry[0].decode(), entry[1]
         self._after = id_
         self._told.append(id_)
-        values = (value.decode("utf-8", "replace") for value in fields[1::2])
-        return Event.of(id_, dict(zip(map(_name, fields[::2]), values, strict=True)))
+        texts = _texts(fields)
+        return Event.of(id_, dict(zip(texts[::2], texts[1::2], strict=True)))
 
     # ------------------------------------------------------------ the connection
 
@@ -156,9 +155,10 @@ def _answer(link: Link, patience: float) -> Any:
     return link.read_response()
 
 
-@cache
-def _name(field: bytes) -> str:
-    return field.decode("utf-8", "replace")
+def _texts(fields: list[bytes]) -> list[str]:
+    """All fields as text: decoded at once, unless one of them has the sign in it that they are joined by."""
+    texts = b"\0".join(fields).decode("utf-8", "replace").split("\0")
+    return texts if len(texts) == len(fields) else [one.decode("utf-8", "replace") for one in fields]
 
 
 def _place(id_: str) -> tuple[int, int]:

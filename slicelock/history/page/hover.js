@@ -104,6 +104,7 @@ function show(item, x, y, pinned = false) {
   tip.classList.toggle("pinned", pinned);
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
-  tip.style.left = `${Math.max(8, Math.min(x + 14, window.innerWidth - box.width - 8))}px`;
+  const right = canvases.plot.getBoundingClientRect().right;      // the figures stay free
+  tip.style.left = `${Math.max(8, Math.min(x + 14, right - box.width - 8))}px`;
   tip.style.top = `${y + 18 + box.height > window.innerHeight ? Math.max(8, y - box.height - 12) : y + 18}px`;
 }
