@@ -9,10 +9,11 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from slicelock.errors import BackendUnavailable
+from slicelock.findings import Finding, Severity
 from slicelock.host_memory import available, readable, reserve_of
 from slicelock.settings import AgentSettings
 from slicelock_agent.backends.cuda import preflight
@@ -22,19 +23,9 @@ from slicelock_agent.backends.cuda.host import refusal as group_refusal
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.nvml import Gpu, Gpus, Nvml
 
-OK, WARNING, FAILED = "ok", "warning", "failed"
+OK, WARNING, CRITICAL = Severity
 HOST_SHARE = 1.05
 PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at: what was found, and what to do when it is not well."""
-
-    check: str
-    verdict: str
-    found: str
-    advice: str = ""
 
 
 def show(settings: AgentSettings, *, as_json: bool) -> int:
@@ -44,8 +35,8 @@ def show(settings: AgentSettings, *, as_json: bool) -> int:
         print(json.dumps([asdict(one) for one in findings]))
     else:
         for one in findings:
-            print(f"{one.verdict:8} {one.check}: {one.found}{f' -> {one.advice}' if one.advice else ''}")
-    return int(any(one.verdict == FAILED for one in findings))
+            print(f"{one.severity:8} {one.check}: {one.found}{f' -> {one.remedy}' if one.remedy else ''}")
+    return int(any(one.severity == CRITICAL for one in findings))
 
 
 def look(settings: AgentSettings, gpus: Gpus) -> Iterator[Finding]:
@@ -53,7 +44,7 @@ def look(settings: AgentSettings, gpus: Gpus) -> Iterator[Finding]:
     try:
         found = gpus.all()
     except BackendUnavailable as failure:
-        yield Finding("GPUs", FAILED, str(failure).removesuffix(failure.advice).strip(), failure.advice)
+        yield Finding("GPUs", CRITICAL, str(failure).removesuffix(failure.advice).strip(), failure.advice)
         return
     yield from _driver(settings)
     for gpu in found:
@@ -155,7 +146,7 @@ def saved_bytes(settings: AgentSettings) -> int:
     return total
 
 
-def _advised(check: str, verdict: str, why: str) -> Finding:
+def _advised(check: str, severity: Severity, why: str) -> Finding:
     """A reason that ends with its remedy, as the preflight words it."""
     found, _, advice = why.partition("; ")
-    return Finding(check, verdict, found, f"{advice[:1].upper()}{advice[1:]}." if advice else "")
+    return Finding(check, severity, found, f"{advice[:1].upper()}{advice[1:]}." if advice else "")

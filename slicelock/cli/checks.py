@@ -1,94 +1,16 @@
-"""What the doctor looks at. Pure: facts in, findings out, each with what to do."""
+"""What the doctor looks at in the settings and in the pool. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 
+from slicelock.events import Event
+from slicelock.findings import Finding, Severity, finding
 from slicelock.model import NodeView, Picture, SliceView
 from slicelock.settings import Settings
-from slicelock.store.probe import ServerFacts
 from slicelock.words import count, duration
 
 SHORT_LEASE_S = 20.0
-SLOW_MS = 20.0
-CLOCK_S = 5.0
-
-
-class Verdict(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing looked at: what was found, and what to do when it is not well."""
-
-    check: str
-    verdict: Verdict
-    found: str
-    advice: str = ""
-
-
-def finding(check: str, bad: bool, found: str, advice: str, verdict: Verdict = Verdict.FAILED) -> Finding:
-    """A finding that brings advice only when it is bad."""
-    return Finding(check, verdict if bad else Verdict.OK, found, advice if bad else "")
-
-
-def server(facts: ServerFacts) -> Iterator[Finding]:
-    """The coordinator: is it there, what is it, will it forget, do we have what we need."""
-    yield finding(
-        "connection",
-        facts.round_trip_ms > SLOW_MS,
-        f"{facts.place} answers in {facts.round_trip_ms:.2f} ms",
-        "Every hand-over costs a few of these round trips; put Redis nearer to the nodes.",
-        Verdict.WARNING,
-    )
-    replica = facts.role == "slave"
-    yield finding(
-        "server",
-        replica,
-        f"{facts.kind} {facts.version}{' (a replica)' if replica else ''}",
-        "A replica takes no decisions; point SLICELOCK_REDIS_URL to the primary.",
-    )
-    yield finding(
-        "eviction",
-        facts.eviction not in ("noeviction", ""),
-        f"maxmemory-policy is {facts.eviction or 'not told'}",
-        "When memory is short it would forget who holds what: CONFIG SET maxmemory-policy noeviction.",
-    )
-    yield finding(
-        "persistence",
-        not facts.persistence,
-        facts.persistence or "nothing is kept on disk",
-        "Running turns survive its restart, queues and slices do not: set appendonly yes, or add a replica.",
-        Verdict.WARNING,
-    )
-    yield finding(
-        "clock",
-        abs(facts.clock_ahead_s) > CLOCK_S,
-        f"{facts.clock_ahead_s:+.1f} s from this machine's",
-        "Leases do not care, but times that are shown will be wrong; run NTP on both.",
-        Verdict.WARNING,
-    )
-    yield rights(facts)
-
-
-def rights(facts: ServerFacts) -> Finding:
-    """Whether this user may do what slicelock does."""
-    if not facts.refused:
-        return Finding("rights", Verdict.OK, "all commands that slicelock uses are allowed")
-    first = next(iter(facts.refused.values()))
-    return Finding(
-        "rights",
-        Verdict.FAILED,
-        f"{', '.join(facts.refused)} refused: {first}",
-        "Use the user that fits: client, agent, operator or viewer of examples/deploy/redis/users.acl.",
-    )
 
 
 def settings(given: Settings) -> Iterator[Finding]:
@@ -97,63 +19,79 @@ def settings(given: Settings) -> Iterator[Finding]:
         "job",
         given.job is None,
         f"SLICELOCK_JOB is {given.job or 'not set'}",
-        "Scripts need it, agents and this command line do not: SLICELOCK_JOB=my-experiment.",
-        Verdict.WARNING,
+        "Set it where scripts run: SLICELOCK_JOB=my-experiment.",
+        Severity.WARNING,
+        meaning="Scripts need it; agents and this command line do not.",
     )
     yield finding(
         "lease",
         given.lease < SHORT_LEASE_S,
         f"SLICELOCK_LEASE is {given.lease:g} s",
-        f"Below {SHORT_LEASE_S:g} s a process that is paused for a moment may lose its turn; use 60.",
-        Verdict.WARNING,
+        "Use 60: a process that dies is noticed by its agent at once, whatever the lease.",
+        Severity.WARNING,
+        meaning=f"Below {SHORT_LEASE_S:g} s a process that is paused for a moment may lose its turn.",
     )
 
 
-def pool(seen: Picture) -> Iterator[Finding]:
-    """What the pool knows: its slices, their conditions, its agents."""
+def pool(seen: Picture, ours: str) -> Iterator[Finding]:
+    """What the pool knows: its slices, their conditions, its agents. `ours`: the version of this program."""
     yield finding(
         "slices",
         not seen.slices,
         f"{count(len(seen.slices), 'slice')} in pool {seen.pool}",
         "Start an agent with --slice NAME=DEVICES, or: slicelock slice declare NAME.",
-        Verdict.WARNING,
+        Severity.WARNING,
+        meaning="There is nothing to take turns on.",
     )
     for one in seen.slices:
         yield from conditions(one)
-    versions = {node.version for node in seen.nodes if node.version}
     for node in seen.nodes:
         yield agent(node)
-    if len(versions) > 1:
-        yield Finding(
-            "versions",
-            Verdict.WARNING,
-            f"agents run {', '.join(sorted(versions))}",
-            "Versions of one schema work together, but bring them all to the newest soon.",
-        )
+    yield from versions(seen, ours)
+
+
+def versions(seen: Picture, ours: str) -> Iterator[Finding]:
+    """Whether all agents run one version, and this program the same."""
+    theirs = {node.version for node in seen.nodes if node.version}
+    if not theirs:
+        return
+    told = f"agents run {', '.join(sorted(theirs))}; this is {ours}"
+    yield finding(
+        "versions",
+        theirs != {ours},
+        told,
+        "Bring all to the newest, agents first; running jobs go on meanwhile.",
+        Severity.WARNING,
+        meaning="Versions of one schema work together, but each lacks what the other has repaired.",
+    )
 
 
 def conditions(one: SliceView) -> Iterator[Finding]:
     """What keeps a slice from changing hands."""
+    check = f"slice {one.name}"
     for node, why in sorted(one.troubles.items()):
         yield Finding(
-            f"slice {one.name}",
-            Verdict.FAILED,
+            check,
+            Severity.CRITICAL,
             f"blocked on {node}: {why.get('reason', '')}",
-            "It goes on by itself when the cause is gone; `slicelock status` tells more.",
+            "Remove the cause, and it goes on by itself; `slicelock status` tells more.",
+            "Nobody's turn begins there.",
         )
     if one.draining:
         yield Finding(
-            f"slice {one.name}",
-            Verdict.WARNING,
+            check,
+            Severity.WARNING,
             f"{one.draining}; nothing new starts there",
             f"When it may go on: slicelock slice undrain {one.name}.",
+            "An operator wants it empty.",
         )
     if one.settling:
         yield Finding(
-            f"slice {one.name}",
-            Verdict.WARNING,
+            check,
+            Severity.WARNING,
             "settling: its nodes have not all reported since it or Redis began",
             f"Start the agents of {', '.join(sorted(one.nodes))}." if one.nodes else "It takes one lease.",
+            "Nothing starts before it is known what is on the devices.",
         )
 
 
@@ -166,4 +104,20 @@ def agent(node: NodeView) -> Finding:
         never or node.silent,
         heard,
         f"Start slicelock-agent there, or forget the node: slicelock slice forget --node {node.name}.",
+        meaning="Its slices are blocked.",
+    )
+
+
+def clock_steps(events: Sequence[Event], hours: int) -> Finding:
+    """Whether Redis' clock has jumped of late."""
+    steps = [one.number("step_ms") for one in events if one.type == "clock"]
+    worst = max(map(abs, steps), default=0.0)
+    found = f"{count(len(steps), 'step')} within {hours} hours"
+    return finding(
+        "clock steps",
+        bool(steps),
+        f"{found}, the largest of {duration(worst)}" if steps else found,
+        "Have NTP slew the clock of the server, and look whether its machine was paused.",
+        Severity.WARNING,
+        meaning="Steps expire nobody, but waits and leases take that much longer.",
     )

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 
 import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from slicelock.cli import checks, doctor_gpu, failures, options, render
+from slicelock.cli import checks, checks_redis, doctor_gpu, failures, options, render
 from slicelock.cli.app import app
-from slicelock.cli.checks import Finding, Verdict
 from slicelock.cli.console import show, show_json
 from slicelock.cli.failures import ExitCode
 from slicelock.cli.pool import connected, look
-from slicelock.errors import SlicelockError
-from slicelock.settings import AgentSettings, Settings
+from slicelock.errors import ConfigurationError, SchemaMismatch, SlicelockError, StoreError
+from slicelock.findings import Finding, Severity, finding
+from slicelock.keys import SCHEMA
+from slicelock.settings import AgentSettings, Settings, StoreSettings
+from slicelock.store import EventReader
 from slicelock.store.probe import probe
+from slicelock.store.sentinel_facts import ask_sentinels
 
-STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "bold red"}
+STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
+HOURS = 24  # so far back it looks for steps of the clock
 
 
 @app.command(epilog="Example: slicelock doctor --json")
 def doctor(pool: options.Pool = None, as_json: options.Json = False, debug: options.Debug = False) -> None:
-    """Check the connection, the server, the agents and the rights, and say what to do."""
+    """Check settings, Redis, Sentinels, rights, slices and agents; say what is wrong, and what to do."""
     findings, code = examine(pool)
     if as_json:
-        show_json({"ok": code == ExitCode.DONE, "checks": [asdict(one) for one in findings]})
+        worst = max((one.severity for one in findings), key=list(Severity).index)
+        show_json(
+            {"ok": code == ExitCode.DONE, "severity": worst, "checks": [asdict(one) for one in findings]}
+        )
     else:
         show(table(findings))
     if code != ExitCode.DONE:
@@ -41,14 +49,29 @@ def examine(pool: str | None) -> tuple[list[Finding], ExitCode]:
     """Look at everything that can be looked at, and the exit code for it."""
     findings: list[Finding] = []
     try:
-        findings.extend(look_around(pool))
+        for one in look_around(pool):
+            findings.append(one)  # noqa: PERF402 - what was found before an error is kept
     except SlicelockError as error:
-        code = failures.exit_code(error)
-        check = "settings" if code == ExitCode.SETTINGS else "connection"
+        if _is_critical(findings) and isinstance(error, ConfigurationError):
+            return (
+                findings,
+                ExitCode.OTHER,
+            )  # what is wrong is among them, and has kept the rest from being seen
         found = failures.one_line(error).removesuffix(error.advice).strip()
-        return [*findings, Finding(check, Verdict.FAILED, found, error.advice)], code
-    failed = any(one.verdict == Verdict.FAILED for one in findings)
-    return findings, ExitCode.OTHER if failed else ExitCode.DONE
+        findings.append(Finding(_about(error), Severity.CRITICAL, found, error.advice))
+        return findings, failures.exit_code(error)
+    return findings, ExitCode.OTHER if _is_critical(findings) else ExitCode.DONE
+
+
+def _is_critical(findings: Sequence[Finding]) -> bool:
+    return any(one.severity == Severity.CRITICAL for one in findings)
+
+
+def _about(error: SlicelockError) -> str:
+    """The check that has ended with an error."""
+    if isinstance(error, SchemaMismatch):
+        return "schema"
+    return "connection" if isinstance(error, StoreError) else "settings"
 
 
 def look_around(pool: str | None) -> Iterator[Finding]:
@@ -57,29 +80,43 @@ def look_around(pool: str | None) -> Iterator[Finding]:
     yield from this_machine(AgentSettings.load(pool=pool))
     yield from doctor_gpu.gpus()
     with connected(pool) as (store, settings):
-        facts = probe(settings)
-        yield from checks.server(facts)
-        yield from checks.pool(look(store, settings))
+        sentinels = ask_sentinels(settings)
+        yield from checks_redis.sentinels(sentinels)
+        yield from checks_redis.server(probe(settings))
+        yield from checks.pool(look(store, settings), metadata.version("slicelock"))
+        yield Finding("schema", Severity.OK, f"{SCHEMA}, as this program's")
+        yield clock_steps(settings)
+
+
+def clock_steps(settings: StoreSettings) -> Finding:
+    """Steps of the clock of late, where this user may read the events."""
+    try:
+        with EventReader(settings) as clock:
+            since = clock.now_ms() - HOURS * 3_600_000
+        with EventReader(settings, since_ms=since) as events:
+            return checks.clock_steps([one for one in events.read_all() if one.type == "clock"], HOURS)
+    except SlicelockError:
+        return Finding("clock steps", Severity.OK, checks_redis.NOT_TOLD)
 
 
 def this_machine(given: AgentSettings) -> Iterator[Finding]:
     """What an agent on this machine would find."""
     state = next(one for one in (given.state_dir, *given.state_dir.parents) if one.exists())
-    yield checks.finding(
+    yield finding(
         "state folder",
         not os.access(state, os.W_OK),
         str(given.state_dir),
         "An agent of this user cannot write there; set SLICELOCK_STATE_DIR or change its rights.",
-        Verdict.WARNING,
+        Severity.WARNING,
     )
     memory = given.sim_dir if given.sim_dir.exists() else Path("/dev/shm")
     free = shutil.disk_usage(memory).free if memory.exists() else 0
-    yield checks.finding(
+    yield finding(
         "shared memory",
         free < 2 * given.sim_capacity,
         f"{free / 2**20:,.0f} MiB free in {memory}",
         "A simulated accelerator and one saved run need twice SLICELOCK_SIM_CAPACITY; free or enlarge it.",
-        Verdict.WARNING,
+        Severity.WARNING,
     )
 
 
@@ -88,7 +125,9 @@ def table(findings: list[Finding]) -> RenderableType:
     made = render.table("check", "", "found")
     for one in findings:
         words = Text(one.found)
-        if one.advice and one.advice not in one.found:
-            words.append(f"\n→ {one.advice}", style="dim")
-        made.add_row(one.check, Text(one.verdict, style=STYLES[one.verdict]), words)
+        if one.meaning:
+            words.append(f"\n{one.meaning}", style="dim")
+        if one.remedy and one.remedy not in one.found:
+            words.append(f"\n→ {one.remedy}")
+        made.add_row(one.check, Text(one.severity, style=STYLES[one.severity]), words)
     return made

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from slicelock.cli.checks import Finding, Verdict
+from slicelock.findings import Finding, Severity
 
 DRIVER = Path("/dev/nvidiactl")
 PATIENCE_S = 60.0
@@ -22,7 +22,7 @@ def gpus() -> Iterator[Finding]:
     if find_spec("pynvml") is None:
         yield Finding(
             "GPUs",
-            Verdict.WARNING,
+            Severity.WARNING,
             "nvidia-ml-py is not installed",
             "An agent here could not serve GPUs; install it: pip install 'slicelock[cuda]'.",
         )
@@ -35,12 +35,15 @@ def ask(command: list[str]) -> Iterator[Finding]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         told = [
-            Finding(one["check"], Verdict(one["verdict"]), one["found"], one["advice"])
+            Finding(one["check"], Severity(one["severity"]), one["found"], one["remedy"], one["meaning"])
             for one in json.loads(done.stdout)
         ]
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as failure:
         yield Finding(
-            "GPUs", Verdict.FAILED, f"they could not be looked at: {failure}", "Run slicelock-agent --check."
+            "GPUs",
+            Severity.CRITICAL,
+            f"they could not be looked at: {failure}",
+            "Run slicelock-agent --check.",
         )
         return
     yield from told

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from redis.exceptions import RedisError, ResponseError
@@ -14,6 +15,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import Link
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.rights import parts
 
 # What scripts, clients and agents call; each line leaves nothing behind. K is a key, C a channel of the pool.
 TRIALS: tuple[tuple[str, ...], ...] = (
@@ -34,6 +36,16 @@ TRIALS: tuple[tuple[str, ...], ...] = (
 )
 
 
+CONFIG = (
+    "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "client-output-buffer-limit",
+    "appendfsync",
+    "maxclients",
+    "timeout",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What a server says of itself, or nothing. `refused`: commands that it did not carry out."""
@@ -48,6 +60,13 @@ class ServerFacts:
     round_trip_ms: float
     clock_ahead_s: float
     refused: Mapping[str, str]
+    info: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What `INFO` told."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Parts of its configuration; empty where this user may not ask."""
+    user: str = ""
+    parts: Mapping[str, list[str]] | None = None
+    """By part that a user plays, the commands that this one lacks for it; None: the server cannot tell."""
 
 
 def probe(settings: StoreSettings) -> ServerFacts:
@@ -78,13 +97,25 @@ def _facts(link: Link, place: str, keys: Keys) -> ServerFacts:
         persistence=_persistence(link, info),
         round_trip_ms=round_trip * 1000,
         clock_ahead_s=server_s - (time.time() - round_trip / 2),
-        refused=_refused(link, keys),
+        info=info,
+        config=_config(link),
+        user=cast(bytes, _ask(link, "ACL", "WHOAMI") or b"").decode(),
+        parts=parts(partial(_ask, link), keys),
+        refused=_refused(link, keys),  # last: the connection subscribes
     )
+
+
+def _config(link: Link) -> dict[str, str]:
+    told: dict[str, str] = {}
+    for name in CONFIG:
+        pair = cast("list[bytes]", _ask(link, "CONFIG", "GET", name) or [])
+        told |= dict([[one.decode("utf-8", "replace") for one in pair[:2]]]) if len(pair) >= 2 else {}
+    return told
 
 
 def _info(link: Link) -> dict[str, str]:
     facts: dict[str, str] = {}
-    for section in ("server", "memory", "persistence", "replication"):
+    for section in ("server", "clients", "memory", "persistence", "stats", "replication"):
         text = cast(bytes, _ask(link, "INFO", section) or b"").decode("utf-8", "replace")
         facts |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     return facts

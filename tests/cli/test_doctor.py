@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from slicelock import scripts
-from slicelock.cli import checks
-from slicelock.cli.checks import Finding, Verdict
+from slicelock.cli import checks, checks_redis
 from slicelock.cli.failures import ExitCode
 from slicelock.embedded import EmbeddedServer
+from slicelock.findings import Finding, Severity
 from slicelock.settings import Settings
 from slicelock.store.probe import TRIALS, ServerFacts
 from tests.cli.conftest import Call
@@ -32,65 +32,66 @@ FACTS = ServerFacts(
     clock_ahead_s=0.01,
     refused={},
 )
+OURS = NODE.version
 
 
-def found(*findings: Finding) -> dict[str, Verdict]:
+def found(*findings: Finding) -> dict[str, Severity]:
     """What is not well."""
-    bad = {one.check: one.verdict for one in findings if one.verdict != Verdict.OK}
-    assert all(one.advice for one in findings if one.verdict != Verdict.OK)
-    assert not any(one.advice for one in findings if one.verdict == Verdict.OK)
+    bad = {one.check: one.severity for one in findings if one.severity != Severity.OK}
+    assert all(one.remedy for one in findings if one.severity != Severity.OK)
+    assert not any(one.remedy for one in findings if one.severity == Severity.OK)
     return bad
 
 
 def test_a_good_server_is_well() -> None:
-    assert found(*checks.server(FACTS)) == {}
+    assert found(*checks_redis.server(FACTS)) == {}
 
 
 @pytest.mark.parametrize(
-    ("change", "check", "verdict"),
+    ("change", "check", "severity"),
     [
-        ({"eviction": "allkeys-lru"}, "eviction", Verdict.FAILED),
-        ({"role": "slave"}, "server", Verdict.FAILED),
-        ({"persistence": ""}, "persistence", Verdict.WARNING),
-        ({"clock_ahead_s": -60.0}, "clock", Verdict.WARNING),
-        ({"round_trip_ms": 55.0}, "connection", Verdict.WARNING),
-        ({"refused": {"XADD": "NOPERM no"}}, "rights", Verdict.FAILED),
+        ({"eviction": "allkeys-lru"}, "eviction", Severity.CRITICAL),
+        ({"role": "slave"}, "server", Severity.CRITICAL),
+        ({"persistence": ""}, "persistence", Severity.WARNING),
+        ({"clock_ahead_s": -60.0}, "clock", Severity.WARNING),
+        ({"round_trip_ms": 55.0}, "connection", Severity.WARNING),
+        ({"refused": {"XADD": "NOPERM no"}}, "rights", Severity.CRITICAL),
     ],
 )
-def test_what_is_wrong_with_a_server(change: dict[str, object], check: str, verdict: Verdict) -> None:
-    assert found(*checks.server(replace(FACTS, **change))) == {check: verdict}
+def test_what_is_wrong_with_a_server(change: dict[str, object], check: str, severity: Severity) -> None:
+    assert found(*checks_redis.server(replace(FACTS, **change))) == {check: severity}
 
 
 def test_what_a_server_does_not_tell_is_not_held_against_it() -> None:
-    assert found(*checks.server(replace(FACTS, eviction="", role=""))) == {}
+    assert found(*checks_redis.server(replace(FACTS, eviction="", role=""))) == {}
 
 
 def test_a_short_lease_and_a_missing_job_are_warnings() -> None:
     short = Settings(lease=10, renew=1, job="a")
-    assert found(*checks.settings(short)) == {"lease": Verdict.WARNING}
-    assert found(*checks.settings(Settings())) == {"job": Verdict.WARNING}
+    assert found(*checks.settings(short)) == {"lease": Severity.WARNING}
+    assert found(*checks.settings(Settings())) == {"job": Severity.WARNING}
 
 
 def test_a_good_pool_is_well() -> None:
-    assert found(*checks.pool(PICTURE)) == {}
+    assert found(*checks.pool(PICTURE, OURS)) == {}
 
 
 def test_what_is_wrong_with_a_pool() -> None:
     silent = replace(NODE, silent=True)
     other = replace(NODE, name="gpu2", version="0.9")
     ill = replace(SLICE, settling=True, blocked={"gpu1": {"kind": "silent", "reason": "node gpu1 is silent"}})
-    bad = found(*checks.pool(replace(PICTURE, slices=(ill,), nodes=(silent, other))))
+    bad = found(*checks.pool(replace(PICTURE, slices=(ill,), nodes=(silent, other)), OURS))
     assert bad == {
-        "slice trainers": Verdict.WARNING,
-        "agent gpu1": Verdict.FAILED,
-        "versions": Verdict.WARNING,
+        "slice trainers": Severity.WARNING,
+        "agent gpu1": Severity.CRITICAL,
+        "versions": Severity.WARNING,
     }
-    assert found(*checks.pool(replace(PICTURE, slices=(), nodes=()))) == {"slices": Verdict.WARNING}
+    assert found(*checks.pool(replace(PICTURE, slices=(), nodes=()), OURS)) == {"slices": Severity.WARNING}
 
 
 def test_a_blocked_slice_is_a_failure() -> None:
     ill = replace(SLICE, blocked={"gpu1": {"kind": "evict", "reason": "run r2 cannot be evicted"}})
-    assert found(*checks.conditions(ill)) == {"slice trainers": Verdict.FAILED}
+    assert found(*checks.conditions(ill)) == {"slice trainers": Severity.CRITICAL}
 
 
 def test_on_a_live_server(call: Call, slicelock_env: dict[str, str], client: redis.Redis, pool: str) -> None:
@@ -98,7 +99,7 @@ def test_on_a_live_server(call: Call, slicelock_env: dict[str, str], client: red
     seen = json.loads(ended.out)
     by_name = {one["check"]: one for one in seen["checks"]}
     assert (ended.code, seen["ok"]) == (ExitCode.DONE, True)
-    assert by_name["eviction"]["verdict"] == by_name["rights"]["verdict"] == "ok"
+    assert by_name["eviction"]["severity"] == by_name["rights"]["severity"] == "ok"
     assert by_name["server"]["found"].split()[0] in ("Valkey", "Redis")
     assert client.keys(f"slicelock:{{{pool}}}:*") == []
     assert "maxmemory-policy is noeviction" in call("doctor").out
@@ -122,7 +123,7 @@ def test_without_a_server(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = call("doctor", "--json")
     last = json.loads(ended.out)["checks"][-1]
     assert ended.code == ExitCode.UNREACHABLE
-    assert (last["check"], last["verdict"]) == ("connection", "failed") and "127.0.0.1:1" in last["found"]
+    assert (last["check"], last["severity"]) == ("connection", "critical") and "127.0.0.1:1" in last["found"]
 
 
 def test_a_server_that_would_forget(
@@ -150,9 +151,10 @@ def poor_user(
 
 
 def test_a_user_without_rights(call: Call, poor_user: str) -> None:
-    ended = call("doctor")
-    assert ended.code == ExitCode.OTHER
-    assert "XADD, PUBLISH refused" in ended.out and "users.acl" in ended.out
+    ended = call("doctor", "--json")
+    found = next(one for one in json.loads(ended.out)["checks"] if one["check"] == "rights")
+    assert (ended.code, found["severity"]) == (ExitCode.OTHER, "critical")
+    assert "XADD" in found["found"] and "PUBLISH" in found["found"] and "users.acl" in found["remedy"]
     assert "hidden" not in ended.out
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.cli import doctor_gpu
-from slicelock.cli.checks import Finding, Verdict
+from slicelock.findings import Finding, Severity
 
 
 def test_nothing_is_said_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -20,20 +20,20 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(doctor_gpu, "DRIVER", tmp_path)
     monkeypatch.setattr(doctor_gpu, "find_spec", lambda name: None)
     [finding] = doctor_gpu.gpus()
-    assert (finding.verdict, finding.found) == (Verdict.WARNING, "nvidia-ml-py is not installed")
+    assert (finding.severity, finding.found) == (Severity.WARNING, "nvidia-ml-py is not installed")
 
 
 def test_the_agents_findings_are_shown() -> None:
-    told = '[{"check": "GPU 0", "verdict": "warning", "found": "x", "advice": "y"}]'
+    told = '[{"check": "GPU 0", "severity": "warning", "found": "x", "remedy": "y", "meaning": "z"}]'
     [finding] = doctor_gpu.ask([sys.executable, "-c", f"print({told!r})"])
-    assert finding == Finding("GPU 0", Verdict.WARNING, "x", "y")
+    assert finding == Finding("GPU 0", Severity.WARNING, "x", "y", "z")
 
 
 @pytest.mark.parametrize("command", [["/nowhere/agent"], [sys.executable, "-c", "print('no')"]])
 def test_an_agent_that_says_nothing_is_a_finding(command: list[str]) -> None:
     [finding] = doctor_gpu.ask(command)
-    assert finding.verdict is Verdict.FAILED
-    assert finding.advice == "Run slicelock-agent --check."
+    assert finding.severity is Severity.CRITICAL
+    assert finding.remedy == "Run slicelock-agent --check."
 
 
 def test_without_a_driver_the_check_says_so() -> None:

@@ -166,10 +166,10 @@ def test_the_check_names_gpus_and_who_uses_them(world: World, tmp_path: Path) ->
         world.add(other, {GPU: 1 * GIB})
         world.ill(GPU, persistence=False)
         found = {one.check: one for one in look(settings, FakeGpus(world))}
-    assert found["GPU 0"].verdict == "warning"
+    assert found["GPU 0"].severity == "warning"
     assert "persistence mode" in found["GPU 0"].found
     assert found["run r"].found.startswith(f"process {pid} (sleep")
-    assert found["run r"].verdict == "ok"
+    assert found["run r"].severity == "ok"
     assert "client of MPS" in found["no run"].found
     assert "4.00 GiB on GPUs, 0 MiB saved" in found["host memory"].found
     assert "driver checkpoint" in found

@@ -1,0 +1,94 @@
+"""What each Sentinel says of the primary and of the others, for `slicelock doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from redis.exceptions import RedisError, ResponseError
+
+from slicelock.errors import SlicelockError
+from slicelock.settings import StoreSettings
+from slicelock.store.address import Address, target_of
+from slicelock.store.connect import Link
+from slicelock.store.sentinel import Route
+
+PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelFacts:
+    """One Sentinel. `trouble`: why it did not answer; `quorum`: what it says of a failover now."""
+
+    name: str
+    trouble: str = ""
+    primary: str = ""
+    needed: int = 0
+    others: int = 0
+    replicas: int = 0
+    flags: str = ""
+    down_after_ms: int = 0
+    quorum: str = ""
+    named: int = field(default=0)
+    """How many Sentinels the settings name."""
+
+
+def ask_sentinels(settings: StoreSettings) -> list[SentinelFacts]:
+    """Ask every Sentinel of the settings; nothing without Sentinels."""
+    target = target_of(settings)
+    if not target.sentinels:
+        return []
+    route = Route(target)
+    return [_facts(route, address, len(target.sentinels)) for address in target.sentinels]
+
+
+def _facts(route: Route, address: Address, named: int) -> SentinelFacts:
+    name = f"{address[0]}:{address[1]}"
+    try:
+        link = route.dial(address, PATIENCE_S)
+    except SlicelockError as failure:
+        return SentinelFacts(name, trouble=str(failure), named=named)
+    try:
+        return _told(link, route.service, name, named)
+    except (RedisError, OSError) as error:
+        return SentinelFacts(name, trouble=str(error) or type(error).__name__, named=named)
+    finally:
+        link.disconnect()
+
+
+def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
+    facts = _pairs(_ask(link, "SENTINEL", "MASTER", service))
+    return SentinelFacts(
+        name,
+        primary=f"{facts.get('ip', '')}:{facts.get('port', '')}",
+        needed=int(facts.get("quorum", "0")),
+        others=int(facts.get("num-other-sentinels", "0")),
+        replicas=int(facts.get("num-slaves", "0")),
+        flags=facts.get("flags", ""),
+        down_after_ms=int(facts.get("down-after-milliseconds", "0")),
+        quorum=_quorum(link, service),
+        named=named,
+    )
+
+
+def _quorum(link: Link, service: str) -> str:
+    """Why the Sentinels could not fail over now; empty when they could."""
+    try:
+        _ask(link, "SENTINEL", "CKQUORUM", service)
+    except ResponseError as refused:
+        return str(refused)
+    return ""
+
+
+def _ask(link: Link, *words: str) -> Any:
+    link.send_command(*words)
+    return link.read_response()
+
+
+def _pairs(answer: Any) -> dict[str, str]:
+    if isinstance(answer, dict):  # RESP3
+        pairs = cast("dict[bytes, bytes]", answer).items()
+    else:
+        flat = cast("list[bytes]", answer)
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs}
