@@ -104,7 +104,7 @@ def persistence(facts: ServerFacts) -> Finding:
 def replication(facts: ServerFacts) -> Iterator[Finding]:
     """Replicas, and what a primary demands of them."""
     replicas = [line for name, line in facts.info.items() if re.fullmatch(r"slave\d+", name)]
-    told = [dict(part.partition("=")[::2] for part in line.split(",")) for line in replicas]
+    told = [_pairs(line) for line in replicas]
     behind = [one for one in told if one.get("state") != "online" or int(one.get("lag", "0")) > LAG_S]
     yield finding(
         "replicas",
@@ -136,6 +136,12 @@ def replication(facts: ServerFacts) -> Iterator[Finding]:
         meaning="A replica that is promoted has one replica less, and would refuse every change: after a "
         "failover nothing starts.",
     )
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Read `state=online,lag=0`."""
+    parts = (part.partition("=") for part in line.split(","))
+    return {name: value for name, _, value in parts}
 
 
 def limits(facts: ServerFacts) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 from slicelock.keys import Keys
 
@@ -52,11 +52,10 @@ def parts(ask: Callable[..., Any], keys: Keys) -> Mapping[str, list[str]] | None
     every = list(dict.fromkeys(call for calls in wanted.values() for call in calls))
     words = [word for call in every for word in (str(len(call)), *call)]
     script = (files("slicelock.store") / "lua/rights.lua").read_text()
-    told = ask("EVAL", script, "0", *words)
-    if not isinstance(told, list) or len(told) != len(every):
+    told = cast("list[int] | None", ask("EVAL", script, "0", *words))
+    if told is None or len(told) != len(every):
         return None
     allowed = {call for call, may in zip(every, told, strict=True) if may}
     return {
-        part: [f"{call[0]} {call[1]}" if len(call) > 1 else call[0] for call in calls if call not in allowed]
-        for part, calls in wanted.items()
+        part: [" ".join(call[:2]) for call in calls if call not in allowed] for part, calls in wanted.items()
     }
