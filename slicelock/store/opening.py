@@ -10,6 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from slicelock.errors import StoreUnavailable
 from slicelock.settings import StoreSettings
 from slicelock.store.address import Address, target_of
 from slicelock.store.connect import AsyncLink, Dialer, Link, pack
@@ -18,6 +19,7 @@ from slicelock.store.sentinel import Route, route_to
 from slicelock.store.server import GREETING, Server
 
 PRIMARY_S = 1.5  # for a primary that Sentinels have named: if it hangs, they may soon name another
+AGAIN_S = 0.2
 
 
 class Endpoint:
@@ -33,6 +35,7 @@ class Endpoint:
 
     def find(self, patience: float) -> Address | None:
         """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
+        self.address = None
         if self.route is None:
             return None
         address = self.address = self.route.primary(patience)
@@ -46,6 +49,12 @@ class Endpoint:
     def limit(self, patience: float) -> float:
         """How long to wait for a server to be connected and to say what it is."""
         return patience if self.route is None else min(patience, PRIMARY_S)
+
+    def asks_again(self, until: float) -> bool:
+        """Whether a failure may be a failover under way. Whoever has never reached Redis waits for it; others
+        have their own ways to try again."""
+        named = self.address is not None and not self._met
+        return named and time.monotonic() + AGAIN_S < until
 
     def note(self, connection: object, server: Server | None = None) -> None:
         """With Sentinels, a connection is cut when they name another primary."""
@@ -70,7 +79,17 @@ def opened(endpoint: Endpoint, patience: float, *, primary: bool = True) -> tupl
     SlicelockError says why not; a replica is refused if `primary`. Nothing stays open after a failure.
     """
     until = time.monotonic() + patience
-    link = endpoint.dialer.link(endpoint.find(patience))
+    while True:
+        try:
+            return _opened_once(endpoint, until, primary=primary)
+        except StoreUnavailable:
+            if not endpoint.asks_again(until):
+                raise
+        time.sleep(AGAIN_S)
+
+
+def _opened_once(endpoint: Endpoint, until: float, *, primary: bool) -> tuple[Link, Server]:
+    link = endpoint.dialer.link(endpoint.find(max(until - time.monotonic(), 0.0)))
     endpoint.note(link)
     limit = endpoint.limit(max(until - time.monotonic(), 0.01))
     link.socket_timeout = link.socket_connect_timeout = limit
@@ -93,7 +112,19 @@ async def opened_async(
 ) -> tuple[AsyncLink, Server]:
     """As `opened`, for the running event loop; `greet` is run on the connection within the same time."""
     until = time.monotonic() + patience
-    link = endpoint.dialer.async_link(await endpoint.find_async(patience))
+    while True:
+        try:
+            return await _opened_async_once(endpoint, until, greet)
+        except StoreUnavailable:
+            if not endpoint.asks_again(until):
+                raise
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _opened_async_once(
+    endpoint: Endpoint, until: float, greet: Callable[[AsyncLink], Awaitable[None]] | None
+) -> tuple[AsyncLink, Server]:
+    link = endpoint.dialer.async_link(await endpoint.find_async(max(until - time.monotonic(), 0.0)))
     endpoint.note(link)
     try:
         async with asyncio.timeout(endpoint.limit(until - time.monotonic())):

@@ -304,6 +304,17 @@ def test_one_sentinel_may_be_away(side: Side, deployment: Deployment) -> None:
     side.give(side.acquire("a", run="r2"))
 
 
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize("harm", [Node.kill, Node.freeze], ids=["killed", "hung"])
+def test_a_job_that_starts_in_a_failover(
+    side: Side, deployment: Deployment, harm: Callable[[Node], None]
+) -> None:
+    """It has never reached Redis, and the Sentinels know where it is: no error, but a little patience."""
+    harm(deployment.primary)
+    turn = side.acquire("a", facts={"store_timeout": 10.0})
+    side.give(turn)
+
+
 def test_one_sentinel_alone_is_not_believed(deployment: Deployment, pool: str) -> None:
     for sentinel in deployment.sentinels[1:]:
         sentinel.kill()
