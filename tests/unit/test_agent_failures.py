@@ -185,6 +185,21 @@ async def test_a_run_whose_image_is_gone_is_lost(faulty: tuple[Rig, Faulty]) -> 
     assert backend.calls[-1] == "restore"
 
 
+@pytest.mark.parametrize("gone", ["d", "e"])
+async def test_so_is_one_that_lacks_the_image_of_one_device(tmp_path: Path, gone: str) -> None:
+    async with Rig(tmp_path, devices=("sim:d", "sim:e")) as rig:
+        await rig.turn("a", 10)
+        rig.write(A, "d")
+        await rig.turn("b", 20)
+        assert [name.rpartition(":")[2] for name in rig.images()] == ["d", "e"]
+        [image] = (rig.folder / "sim" / "images").rglob(f"a@*:{gone}")
+        image.unlink()
+        result = await rig.turn("a", 30)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "restore", "a")
+        assert rig.states()["a"] == "lost"
+        assert rig.used("d") == 0
+
+
 async def test_so_is_one_whose_image_goes_while_the_agent_is_away(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.turn("a", 10)

@@ -107,14 +107,17 @@ class SimBackend:
         return self._truth(subject)
 
     def _truth(self, subject: Subject) -> Truth:
-        """Images appear whole, before anything is poisoned, and stay until they are discarded."""
-        images = [self._image(subject, device).exists() for device in subject.devices]
+        """Images appear whole, all of them before anything is poisoned, and stay until they are discarded. A
+        device that had nothing has an empty one, so that a missing one is noticed.
+        """
+        images = [_size(self._image(subject, device)) for device in subject.devices]
+        saved = Truth.SAVED if None not in images else Truth.LOST
         full = [self._device(device).used > 0 for device in subject.devices]
         owners = {self._device(d).owner.run for d, used in zip(subject.devices, full, strict=True) if used}
         if not any(full):
-            return Truth.SAVED if any(images) else Truth.ABSENT
+            return saved if any(size is not None for size in images) else Truth.ABSENT
         if owners - {subject.run, ""}:
-            return Truth.SAVED if any(images) else Truth.LOST
+            return saved
         emptied = any(image and not used for image, used in zip(images, full, strict=True))
         return Truth.PARTIAL if emptied or "" in owners else Truth.LOADED
 
@@ -138,8 +141,12 @@ class SimBackend:
 
         def copy(device: SimDevice, image: Path) -> None:
             nonlocal moved
-            if device.used and not image.exists():
+            if image.exists():
+                return
+            if device.used:
                 moved += device.save_to(image)
+            else:
+                image.touch(mode=0o600)
 
         def clear(device: SimDevice, image: Path) -> None:
             if device.used:
@@ -154,10 +161,10 @@ class SimBackend:
 
         def copy(device: SimDevice, image: Path) -> None:
             nonlocal moved
-            if image.exists() and not device.used:
+            if _size(image) and not device.used:
                 moved += device.restore_from(image)
 
-        if self._truth(subject) is Truth.ABSENT:
+        if self._truth(subject) in (Truth.ABSENT, Truth.LOST):
             return Report(failures={subject.image: "its image is gone"})
         failures = self._each(subject, copy)
         return Report(moved, failures)
@@ -243,3 +250,8 @@ class SimBackend:
 
     def _image(self, subject: Subject, device: str) -> Path:
         return self._images / subject.slice / f"{subject.image}:{device.removeprefix('sim:')}"
+
+
+def _size(image: Path) -> int | None:
+    """Bytes of an image; None when there is none."""
+    return image.stat().st_size if image.exists() else None
