@@ -82,6 +82,18 @@ def _decoders(kind: type[Reply]) -> dict[Raw, tuple[str, Callable[[Raw], object]
     return {**known, **{name.encode(): decoder for name, decoder in known.items()}}
 
 
+def _other_schema(found: str, expected: str) -> SchemaMismatch:
+    """What is to be upgraded: whatever is older."""
+    newer = found.isdigit() and int(found) > int(expected)
+    return SchemaMismatch(
+        f"The pool's data has schema {found}, this slicelock has {expected}.",
+        advice="Upgrade this one: others here have a newer version already."
+        if newer
+        else "Upgrade those that use the pool first, agents before jobs, and begin with an empty pool; "
+        "or use the older version here.",
+    )
+
+
 # ---------------------------------------------------------------- bases
 
 
@@ -99,10 +111,7 @@ class Reply:
         script."""
         outcome = _text(raw[0])
         if outcome == "SCHEMA":
-            raise SchemaMismatch(
-                f"The pool's data has schema {_text(raw[2])}, this slicelock has {_text(raw[4])}.",
-                advice="Upgrade the older of the two; agents first.",
-            )
+            raise _other_schema(_text(raw[2]), _text(raw[4]))
         decoders, facts = _decoders(cls), dict[str, Any]()
         for at in range(1, len(raw), 2):
             if known := decoders.get(raw[at]):
