@@ -58,7 +58,7 @@ def test_a_server_that_was_started_for_a_run_sleeps_and_wakes(stage: AgentStage)
     driver, other = stage.run("a"), stage.run("b")
     with program(*words, "--", *command, env=env) as running:
         wait_until(
-            lambda: stage.slice().state == "free" and stage.slice().fence, what="the turn is given back"
+            lambda: (seen := stage.slice()).state == "free" and seen.fence, what="the turn is given back"
         )
         assert stage.device().used == SIZE
         other.take("s")
