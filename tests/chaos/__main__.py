@@ -30,7 +30,7 @@ def main(
     for seed in map(int, seeds.split(",")):
         print(f"seed {seed}", flush=True)
         with tempfile.TemporaryDirectory(prefix="slicelock-chaos-") as folder:
-            total.add(campaign(Path(folder), server, seed, seconds, names, tell=_tell))
+            total.add(campaign(Path(folder), server, seed, names, seconds=seconds, tell=_tell))
     text = page(total, f"Made by `make chaos SECONDS={seconds:g} SEEDS={seeds} SERVER={server}`.\n")
     print(text)
     if write:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,11 +61,11 @@ class Campaign:
         self.outcome = Outcome()
         self._begun: dict[str, list[int]] = {name: [] for name in fleet.slices}
 
-    def run(self, seconds: float) -> Outcome:
-        """Do harm for so many seconds, then see what is left."""
+    def run(self, seconds: float, most: int | None = None) -> Outcome:
+        """Do harm for so many seconds, or until so many faults, then see what is left."""
         began = time.monotonic()
         self._recovers("the start", time.monotonic_ns())
-        for name in self._deck():
+        for name in islice(self._deck(), most):
             if time.monotonic() - began > seconds:
                 break
             self._harm(name)
@@ -158,8 +159,15 @@ class Campaign:
 
 
 def campaign(
-    folder: Path, kind: str, seed: int, seconds: float, names: Sequence[str], *, tell: Tell
+    folder: Path,
+    kind: str,
+    seed: int,
+    names: Sequence[str],
+    *,
+    seconds: float,
+    tell: Tell,
+    most: int | None = None,
 ) -> Outcome:
     """One campaign on servers of this kind (`valkey` or `redis`), from nothing to nothing."""
     with Coordinator(folder, kind) as coordinator, Fleet(coordinator, folder, seed) as fleet:
-        return Campaign(fleet, Random(seed), names, tell).run(seconds)
+        return Campaign(fleet, Random(seed), names, tell).run(seconds, most)
