@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from slicelock.client import tracing
 from slicelock.client.absence import Absences
 from slicelock.client.observe import Observer
 from slicelock.companion import LoopInbox, Party, ThreadInbox
@@ -39,6 +40,7 @@ class BaseTurn(ABC):
         self._part = Part(wish, ground.party.who.run if ground.party else "")
         self._held = self._away = False
         self._since = 0.0
+        self._trace: tracing.Trace | None = None
         self._left_with: tuple[str, ...] = ()
         self.absences = Absences()  # shared by the `away` blocks of its tasks
 
@@ -152,6 +154,8 @@ class BaseTurn(ABC):
 
     def _begun(self) -> None:
         self._held, self._since = True, time.monotonic()
+        if self._trace:
+            self._trace.begun()
         if self._ground.observer:
             self._ground.observer.meter.enter(self._since)
 
@@ -170,6 +174,7 @@ class BaseTurn(ABC):
         if not slices or set(slices) == set(self._part.kept):
             self._stop_meter()
             self._held = False
+            self._end_trace(None)
             return ()
         return tuple(sorted(slices))
 
@@ -185,6 +190,8 @@ class BaseTurn(ABC):
         party = self._ground.party
         if isinstance(failure, LeaseLost):
             self._set_lost()
+        if not self._held:
+            self._end_trace(failure)
         if party and not party.foreign and not self._held:
             abandon(party.ledger, self._part)
             party.companion.wake()  # there may be a call to deliver
@@ -193,9 +200,16 @@ class BaseTurn(ABC):
         """The companion says that a part was lost."""
         if part is not self._part:
             return
+        self._end_trace(part.loss)
         self._set_lost()
         if self._on_lost and self._ground.party:
             self._call_back(self._ground.party)
+
+    def _end_trace(self, failure: BaseException | None) -> None:
+        trace, self._trace = self._trace, None
+        if trace:
+            party = self._ground.party
+            trace.end(self._part, party.who.job if party else "", failure)
 
     @abstractmethod
     def _set_lost(self) -> None: ...
@@ -249,6 +263,7 @@ class Turn(BaseTurn):
 
     def acquire(self) -> None:
         """Wait until the turn begins. `Slice.acquire` has done it already."""
+        self._trace = tracing.begin()
         try:
             if party := self._ground.party:
                 party.start()
@@ -317,6 +332,7 @@ class AsyncTurn(BaseTurn):
 
     async def acquire(self) -> None:
         """Wait until the turn begins. `AsyncSlice.acquire` has done it already."""
+        self._trace = tracing.begin()
         try:
             if party := self._ground.party:
                 await party.start_async()
