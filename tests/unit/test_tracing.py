@@ -92,7 +92,8 @@ def test_a_turn_that_did_not_begin(clock: list[int]) -> None:
 
 
 def test_without_opentelemetry_nothing_of_it_is_asked_for() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None; import slicelock.client.tracing as t; print(t.begin())"
+    gone = "import sys; sys.modules['opentelemetry'] = None"
+    code = f"{gone}; import slicelock.client.tracing as t; print(t.begin())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["None"]
 
