@@ -128,21 +128,26 @@ class History:
     def _switching(self, event: Event) -> None:
         wait = self._wait_of(event)
         wait.granted_ms = wait.granted_ms or event.t_ms
-        seen = self._slice(event.text("slice"))
-        left = seen.turns[-1].job if seen.turns else ""
-        self._vacate(seen, event)
-        facts = (event.request, event.text("run"), event.text("job"), event.text("fence"), event.t_ms, left)
-        seen.switches.append(Switch(seen.name, *facts))
+        for (
+            name
+        ) in wait.slices:  # all are granted at once, and those without agents have no event of their own
+            self._begin_switch(self._slice(name), event, event.t_ms)
+        if switch := self._slice(event.text("slice")).switch:
+            switch.fence = event.text("fence")
 
-    def _result(self, event: Event) -> None:
-        seen = self._slice(event.text("slice"))
+    def _begin_switch(self, seen: SliceHistory, event: Event, began_ms: int) -> Switch:
         switch = seen.switch
         if switch is None or switch.request != event.request:
-            began = event.t_ms - int(event.number("seconds") * 1000)
-            facts = (event.request, event.text("run"), event.text("job"), event.text("fence"), began)
-            switch = Switch(seen.name, *facts)
+            left = seen.turns[-1].job if seen.turns else ""
             self._vacate(seen, event)
+            facts = (event.request, event.text("run"), event.text("job"), event.text("fence"), began_ms, left)
+            switch = Switch(seen.name, *facts)
             seen.switches.append(switch)
+        return switch
+
+    def _result(self, event: Event) -> None:
+        began_ms = event.t_ms - int(event.number("seconds") * 1000)
+        switch = self._begin_switch(self._slice(event.text("slice")), event, began_ms)
         busy = event.number("busy") if event.text("busy") else None
         moved, seconds = int(event.number("bytes")), event.number("seconds")
         done = Done(event.t_ms, moved, seconds, busy, event.text("reason"), event.text("steps"))

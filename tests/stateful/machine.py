@@ -9,10 +9,13 @@ import redis
 from hypothesis.stateful import RuleBasedStateMachine
 
 from slicelock import wire
+from slicelock.events import Event
+from slicelock.history import History
 from tests.stateful.actors import Member, Node, Process
 from tests.stateful.pair import Pair
 from tests.stateful.rules import Reference
 from tests.support.scripts import Backup, Scripts
+from tests.support.stored import stored
 from tests.support.world import LEASE_MS, Shown, ready
 
 SLICES: dict[str, tuple[str, ...]] = {"a": ("n1",), "b": ("n1", "n2"), "p": ()}
@@ -202,8 +205,21 @@ class Base(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the end
 
+    def check_history(self) -> None:
+        """Events alone tell who holds each slice, and who it is being switched to."""
+        rows: Any = self.scripts.client.xrange(self.scripts.keys.events)
+        history = History(
+            Event.of(id_.decode(), {name.decode(): value.decode() for name, value in facts.items()})
+            for id_, facts in rows
+        )
+        for name, known in stored(self.scripts.client, self.scripts.keys)["slices"].items():
+            seen = history.slices[name]
+            for state, one in (("held", seen.turn), ("switching", seen.switch)):
+                assert (one.request if one else "") == (known["request"] if known["state"] == state else "")
+
     def come_to_rest(self) -> None:
         """With agents answering and members going on, everyone is served and nothing is left under way."""
+        self.check_history()
         self.hold_next = False
         for name in SLICES:
             self.pair.run(wire.Drain(name, draining=False))

@@ -79,6 +79,13 @@ def test_a_switch_that_is_put_back() -> None:
     assert (wait.requeued, s(wait.granted_ms), s(wait.asked_ms)) == (["stuck"], 9, 0)
 
 
+def test_a_slice_without_agents_is_switched_with_the_others() -> None:
+    story = Story("s t").at(0).switching("a", 1, "s", fence=7).at(2).ready("a", 1, "s").held("a", 1, waited=2)
+    history = story.history()
+    assert spans(history.slices["t"].switches) == spans(history.slices["s"].switches) == [(0, 2)]
+    assert history.slices["s"].switches[0].fence == "7"
+
+
 def test_slices_are_given_back_one_by_one() -> None:
     story = Story("s t").at(0).held("a", 1)
     story.at(3).of("given_back", "a", 1, slice="t")
