@@ -58,7 +58,8 @@ class LocalAgent:
         return whole.decode(errors="replace")
 
     def start(self) -> Self:
-        """Start the agent and wait until it is ready."""
+        """Start the agent, again if it has ended, and wait until it is ready."""
+        self._close_output()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "slicelock_agent", *self._options()],
             env={**os.environ, **self.env},
@@ -90,8 +91,7 @@ class LocalAgent:
     def close(self) -> None:
         """Stop the agent and forget its log."""
         self.stop()
-        if self._process is not None and self._process.stdout:
-            self._process.stdout.close()
+        self._close_output()
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -105,6 +105,10 @@ class LocalAgent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _close_output(self) -> None:
+        if self._process is not None and self._process.stdout:
+            self._process.stdout.close()
 
     def _options(self) -> list[str]:
         return [word for name, devices in self.slices.items() for word in ("--slice", f"{name}={devices}")]
