@@ -203,7 +203,7 @@ async def test_silence_is_no_loss_as_long_as_pings_are_answered(
     heeded: list[int] = []
     with Proxy(server.url) as proxy:
         hints = DirectSubscription(
-            settings(proxy.url, pool), [channel], lambda message: heeded.append(1), watchdog_s=0.1
+            settings(proxy.url, pool), [channel], lambda message: heeded.append(1), watchdog_s=0.4
         )
         await hints.open()
         task = asyncio.create_task(hints.watch())
