@@ -35,7 +35,7 @@ class _Line(asyncio.Protocol):
 
     def __init__(self, link: AsyncLink, heard: Take, lost: Callable[[], None]) -> None:
         self._heard, self._lost = heard, lost
-        self._nothing = object()
+        self._nothing, self._closed = object(), False
         inside = cast(Any, link)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
@@ -55,7 +55,7 @@ class _Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
-            while (reply := self._reader.gets()) is not self._nothing:
+            while not self._closed and (reply := self._reader.gets()) is not self._nothing:
                 self._heard(reply)
         except InvalidResponse:
             self._transport.abort()
@@ -64,11 +64,66 @@ class _Line(asyncio.Protocol):
         self._lost()
 
     def close(self) -> None:
-        self._lost = lambda: None
+        """Hear no more, not even what has arrived already."""
+        self._closed, self._lost = True, lambda: None
         self._transport.abort()
 
 
-class DirectStore:
+class _Connected:
+    """One connection at a time for one event loop. Several that open it at once share one attempt."""
+
+    def __init__(self, settings: StoreSettings, name: str) -> None:
+        self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
+        self._line: _Line | None = None
+        self._opening = asyncio.Lock()
+        self._failure: SlicelockError | None = None
+        self._failures = self._closings = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._line is not None
+
+    async def open(self) -> None:
+        """Connect, if need be; SlicelockError when it cannot be done, or `close` comes in between."""
+        failures = self._failures
+        async with self._opening:
+            if self._line is not None:
+                return
+            if self._failure and self._failures != failures:
+                raise self._failure.with_traceback(None)  # of the attempt that was waited for
+            try:
+                await self._connect()
+            except SlicelockError as failure:
+                self._failure, self._failures = failure, self._failures + 1
+                raise
+
+    async def _connect(self) -> None:
+        closings = self._closings
+        link, server = await opened_async(self._endpoint, self._timeout)
+        if closings != self._closings:
+            await link.disconnect(nowait=True)
+            raise StoreUnavailable(
+                f"The connection to Redis at {self._endpoint.place} is not wanted any more."
+            )
+        self._line = _Line(link, self._heard, self._broken)
+        self._endpoint.note(self._line, server)
+
+    def close(self) -> None:
+        """Close the connection; `open` makes a new one."""
+        self._closings += 1
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _heard(self, reply: Any) -> None:
+        raise NotImplementedError
+
+    def _broken(self) -> None:
+        self._line = None
+
+
+class DirectStore(_Connected):
     """One connection to a pool's Redis for one event loop. Nothing is repeated, as in `Store`.
 
     `call` sends at once and hands the reply, or a SlicelockError, to a callback, which must not raise. A call
@@ -76,23 +131,10 @@ class DirectStore:
     """
 
     def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
-        self._endpoint = Endpoint(settings, name)
+        super().__init__(settings, name)
         self._meta, self._overlay = Keys(settings.pool).meta, overlay
-        self._timeout = settings.store_timeout
-        self._line: _Line | None = None
         self._waiting: deque[tuple[Command[Any], Take]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._line is not None
-
-    async def open(self) -> None:
-        """Connect; SlicelockError when it cannot be done."""
-        self.close()
-        link, server = await opened_async(self._endpoint, self._timeout)
-        self._line = _Line(link, self._heard, self._broken)
-        self._endpoint.note(self._line, server)
 
     def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
         """Send a command; without a connection `take` gets StoreUnavailable at once."""
@@ -106,8 +148,7 @@ class DirectStore:
 
     async def run(self, command: Command[R]) -> R:
         """Run one script and wait for its answer; connects if need be."""
-        if self._line is None:
-            await self.open()
+        await self.open()
         answer: asyncio.Future[R | SlicelockError] = asyncio.get_running_loop().create_future()
 
         def take(reply: R | SlicelockError) -> None:
@@ -122,9 +163,7 @@ class DirectStore:
 
     def close(self) -> None:
         """Close the connection; calls under way are undecided."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        super().close()
         self._give_up()
 
     def _send(self, command: Command[Any], how: str, script: str) -> None:
@@ -132,6 +171,9 @@ class DirectStore:
         self._line.write((how, script, "1", self._meta, *command.argv()))
 
     def _heard(self, reply: Any) -> None:
+        if not self._waiting:
+            self.close()  # an answer to nothing: the next ones would be taken for others'
+            return
         command, take = self._waiting.popleft()
         if isinstance(reply, NoScriptError):
             # Later calls keep their places: they have been answered with the same error, each in its turn.
@@ -168,7 +210,7 @@ class DirectStore:
         self.close()
 
     def _broken(self) -> None:
-        self._line = None
+        super()._broken()
         self._give_up()
 
     def _give_up(self) -> None:
@@ -180,7 +222,7 @@ class DirectStore:
             )
 
 
-class DirectSubscription:
+class DirectSubscription(_Connected):
     """Listens to channels. `heed` gets each message, and an empty one after connecting: some were missed."""
 
     def __init__(
@@ -192,19 +234,16 @@ class DirectSubscription:
         name: str = "hints",
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
-        self._endpoint, self._channels = Endpoint(settings, name), tuple(channels)
-        self._heed, self._watchdog, self._timeout = heed, watchdog_s, settings.store_timeout
-        self._line: _Line | None = None
+        super().__init__(settings, name)
+        self._channels, self._heed, self._watchdog = tuple(channels), heed, watchdog_s
         self._confirmed: asyncio.Future[None] | None = None
         self._missing = 0
         self._last = 0.0
 
-    async def open(self) -> None:
-        """Connect, subscribe, and return when the server has confirmed; SlicelockError when it does not."""
-        self.close()
-        link, server = await opened_async(self._endpoint, self._timeout)
-        self._line = _Line(link, self._heard, self._broken)
-        self._endpoint.note(self._line, server)
+    async def _connect(self) -> None:
+        """Connect, subscribe, and return when the server has confirmed."""
+        await super()._connect()
+        assert self._line is not None
         await self._subscribe(self._line)
         self._heed(b"")
 
@@ -229,6 +268,7 @@ class DirectSubscription:
             await asyncio.sleep(REOPEN_S if self._line is None else self._watchdog / 4)
             silence = loop.time() - self._last
             if self._line is None or silence > self._watchdog:
+                self.close()
                 try:
                     await self.open()
                 except SlicelockError:
@@ -237,9 +277,9 @@ class DirectSubscription:
                 self._line.write(("PING",))
 
     def close(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        """Close the connection; an `open` under way fails."""
+        super().close()
+        self._settle(StoreUnavailable(f"The subscription at {self._endpoint.place} was closed."))
 
     def _heard(self, reply: Any) -> None:
         self._last = asyncio.get_running_loop().time()
@@ -253,7 +293,7 @@ class DirectSubscription:
                 self._settle()
 
     def _broken(self) -> None:
-        self._line = None
+        super()._broken()
         self._settle(StoreUnavailable(f"Redis at {self._endpoint.place} has closed the connection."))
 
     def _settle(self, failure: SlicelockError | None = None) -> None:

@@ -13,6 +13,7 @@ from slicelock.errors import ConfigurationError, SchemaMismatch, StoreError, Sto
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
 from slicelock.store import DirectStore, DirectSubscription
+from slicelock.store.server import GREETING
 from slicelock.wire import Declare, Status, StatusReply
 from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.scripts import connect
@@ -135,6 +136,84 @@ async def test_closing_leaves_calls_undecided_and_no_timer(store: DirectStore) -
     store.close()
     assert isinstance(got[0], StoreTimeout)
     store.close()
+
+
+async def test_several_that_open_it_at_once_share_one_connection(server: EmbeddedServer, pool: str) -> None:
+    with Proxy(server.url) as proxy:
+        store = DirectStore(settings(proxy.url, pool))
+        replies = await asyncio.gather(*[store.run(Declare(name, {})) for name in "abcd"])
+        assert [reply.outcome for reply in replies] == ["OK"] * 4
+        assert proxy.calls["INFO"] == len(GREETING)
+        await store.open()
+        assert proxy.calls["INFO"] == len(GREETING)
+        store.close()
+
+
+async def test_several_that_cannot_open_it_share_one_failure(
+    server: EmbeddedServer, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    async def refused(*_: object) -> Any:
+        tries.append(1)
+        await asyncio.sleep(0)
+        raise StoreUnavailable("away")
+
+    store = DirectStore(settings(server.url, pool))
+    with monkeypatch.context() as patch:
+        patch.setattr("slicelock.store.direct.opened_async", refused)
+        for round_ in (1, 2):
+            got = await asyncio.gather(*[store.run(Status()) for _ in range(3)], return_exceptions=True)
+            assert [str(one) for one in got] == ["away"] * 3
+            assert len(tries) == round_
+    assert (await store.run(Status())).outcome == "OK"
+    store.close()
+
+
+async def test_an_opening_that_is_cancelled_is_left_to_the_next(store: DirectStore) -> None:
+    first, second = asyncio.create_task(store.open()), asyncio.create_task(store.open())
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert store.is_open
+
+
+async def test_closing_ends_an_opening_under_way(server: EmbeddedServer, pool: str, channel: str) -> None:
+    store, hints = (
+        DirectStore(settings(server.url, pool)),
+        DirectSubscription(settings(server.url, pool), [channel], lambda message: None),
+    )
+    for made in (store, hints):
+        opening = asyncio.create_task(made.open())
+        await asyncio.sleep(0)
+        made.close()
+        with pytest.raises(StoreUnavailable):
+            await opening
+        assert not made.is_open
+
+
+@pytest.mark.parametrize("refusal", ["READONLY", "LOADING", "BUSY"])
+async def test_several_refusals_in_one_chunk_end_the_connection_once(
+    store: DirectStore, refusal: str
+) -> None:
+    got: list[Any] = []
+    await store.open()
+    for _ in range(3):
+        store.call(Status(), got.append)
+    line = store._line
+    assert line is not None
+    line.data_received(f"-{refusal} not now\r\n".encode() * 3)
+    assert [type(one) for one in got] == [StoreTimeout, StoreTimeout, StoreUnavailable]
+    assert not store.is_open
+    assert (await store.run(Status())).outcome == "OK"
+
+
+async def test_an_answer_to_nothing_ends_the_connection(store: DirectStore) -> None:
+    await store.open()
+    line = store._line
+    assert line is not None
+    line.data_received(b"+OK\r\n+OK\r\n")
+    assert not store.is_open
 
 
 async def test_a_server_that_cannot_be_reached_is_named() -> None:
