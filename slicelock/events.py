@@ -6,12 +6,16 @@ as they are: whoever reads events passes over what it does not know.
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from slicelock.words import clean
+
+LATEST_MS = 253_402_000_000_000  # in the year 9999, the last that dates can tell
+LARGEST = 1e18  # what no figure here exceeds; whoever may write events may write anything
 GAP = "gap"
 """The type of an event that nobody wrote: its reader tells that entries before it are missing, and why."""
 
@@ -29,12 +33,12 @@ class StepFacts:
     @property
     def gb_per_s(self) -> float:
         """10⁹ bytes a second; 0 when nothing was moved."""
-        return self.bytes / self.seconds / 1e9 if self.bytes and self.seconds > 0 else 0.0
+        return min(self.bytes / self.seconds / 1e9, LARGEST) if self.bytes and self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `t_ms` is Redis' clock; `facts` are its other fields as they were written."""
+    """One event. `t_ms` is Redis' clock; `facts` are its other fields, each on one line and printable."""
 
     id: str
     type: str
@@ -44,9 +48,10 @@ class Event:
     @classmethod
     def of(cls, id_: str, fields: Mapping[str, str]) -> Event:
         """Read a stream's entry; one that lacks its type or time gets `unknown` and the time of its id."""
-        facts = dict(fields)
+        facts = {clean(name): clean(value) for name, value in fields.items()}
         kind, time = facts.pop("type", "unknown"), facts.pop("t", "")
-        return cls(id_, kind, int(time) if time.isdigit() else int(id_.partition("-")[0] or 0), facts)
+        t_ms = int(time) if _is_whole(time) else int(id_.partition("-")[0] or 0)
+        return cls(id_, kind, min(t_ms, LATEST_MS), facts)
 
     @property
     def request(self) -> str:
@@ -72,11 +77,8 @@ class Event:
         return self.facts.get(name, "")
 
     def number(self, name: str) -> float:
-        """A field as a number; 0 when it is missing or none."""
-        try:
-            return float(self.facts.get(name, 0))
-        except ValueError:
-            return 0.0
+        """A field as a finite number; 0 when it is missing or none."""
+        return number_of(self.facts.get(name, ""))
 
     def concerns(self, slice_: str) -> bool:
         """Whether it is about this slice, or about the whole pool."""
@@ -100,11 +102,27 @@ class Event:
 NUMBERS = ("k", "fence", "waited_ms", "held_ms", "bytes", "seconds", "busy", "priority", "epoch", "step_ms")
 
 
+def number_of(text: str) -> float:
+    """A finite number between -10¹⁸ and 10¹⁸; 0 for what is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return max(-LARGEST, min(value, LARGEST)) if math.isfinite(value) else 0.0
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
 def _number(text: str) -> int | float | str:
-    for kind in (int, float):  # a fence has more digits than a float
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text
+    if _is_whole(text.removeprefix("-")):  # a fence has more digits than a float
+        return int(text)
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return value if math.isfinite(value) else text
 
 
 def steps_of(text: str) -> tuple[StepFacts, ...]:
@@ -113,15 +131,21 @@ def steps_of(text: str) -> tuple[StepFacts, ...]:
         return ()
     try:
         return tuple(_step(one) for one in cast(list[dict[str, Any]], json.loads(text)))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return ()
 
 
 def _step(told: Mapping[str, Any]) -> StepFacts:
     return StepFacts(
-        str(told.get("step", "")),
-        str(told.get("run", "")),
-        str(told.get("way", "")),
-        int(told.get("bytes", 0)),
-        float(told.get("seconds", 0)),
+        clean(str(told.get("step", ""))),
+        clean(str(told.get("run", ""))),
+        clean(str(told.get("way", ""))),
+        int(_amount(told.get("bytes", 0))),
+        _amount(told.get("seconds", 0)),
     )
+
+
+def _amount(value: Any) -> float:
+    """What a step took or moved; never less than nothing."""
+    amount = float(value)
+    return max(0.0, min(amount, LARGEST)) if math.isfinite(amount) else 0.0

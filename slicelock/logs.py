@@ -13,6 +13,8 @@ import time
 from enum import StrEnum
 from typing import Any
 
+from slicelock.words import clean
+
 PLAIN = re.compile(r"[^\s\"=]+")
 
 
@@ -50,7 +52,13 @@ class Line:
 
 def _quoted(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if PLAIN.fullmatch(text) and text.isprintable() else _json(text)
+
+
+def _json(data: object) -> str:
+    """As JSON that may be shown on a terminal: what cannot be printed is escaped."""
+    text = json.dumps(data, default=str, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(data, default=str).replace("\x7f", "\\u007f")
 
 
 class JsonFormatter(logging.Formatter):
@@ -67,12 +75,19 @@ class JsonFormatter(logging.Formatter):
         told |= {"program": self._program, "message": line.word, **line.facts}
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str, ensure_ascii=False)
+        return _json(told)
+
+
+class TextFormatter(logging.Formatter):
+    """One printable line for each message; the lines of an exception follow."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return clean(super().formatMessage(record))
 
 
 def formatter(program: str, kind: LogFormat) -> logging.Formatter:
     """Formats the lines of a program."""
-    return JsonFormatter(program) if kind is LogFormat.JSON else logging.Formatter(f"{program}: %(message)s")
+    return JsonFormatter(program) if kind is LogFormat.JSON else TextFormatter(f"{program}: %(message)s")
 
 
 def set_up(program: str, level: LogLevel, kind: LogFormat, name: str = "") -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from slicelock.words import clean
+
 ALL_NODES = "*"  # stands for a node where a slice is blocked as a whole
 
 
@@ -84,7 +86,8 @@ class Picture:
 
     @classmethod
     def of(cls, pool: str, raw: Mapping[str, Any]) -> Picture:
-        """Build the picture from the `status` script's JSON."""
+        """Build the picture from the `status` script's JSON; all texts in it become printable."""
+        raw = _cleaned(raw)
         return cls(
             pool=pool,
             epoch=int(raw["epoch"]),
@@ -93,6 +96,14 @@ class Picture:
             nodes=tuple(_node(item) for item in _items(raw["nodes"])),
             gathering=tuple(_request(item) for item in _items(raw["gathering"])),
         )
+
+
+def _cleaned(raw: Any) -> Any:
+    if isinstance(raw, str):
+        return clean(raw)
+    if isinstance(raw, Mapping):
+        return {clean(name): _cleaned(value) for name, value in cast("Mapping[str, Any]", raw).items()}
+    return [_cleaned(one) for one in cast("list[Any]", raw)] if isinstance(raw, list) else raw
 
 
 def _items(raw: object) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and other people's texts as people read them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,30 @@ def duration(ms: float) -> str:
     return f"{hours}h {minutes % 60:02}m" if hours < 24 else f"{days}d {hours % 24:02}h"
 
 
+def gb(size: float) -> str:
+    """An amount of bytes: `1.5 GB`, `12 MB`."""
+    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= limit:
+            return f"{size / limit:.3g} {unit}" if size < 999.5 * limit else f"{size / limit:.0f} {unit}"
+    return f"{size:.0f} B"
+
+
 def count(number: int, word: str) -> str:
     """`1 slice`, `2 slices`."""
     return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def clean(text: str) -> str:
+    """The text on one line, and harmless to a terminal whoever has written it.
+
+    Spaces of all kinds become plain ones; what else cannot be printed becomes its picture (`␛`), or `�`.
+    """
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(char: str) -> str:
+    if char.isprintable():
+        return char
+    if char.isspace():
+        return " "
+    return chr(0x2400 + ord(char)) if char < " " else "�"

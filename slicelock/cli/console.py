@@ -10,17 +10,20 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from slicelock import logs
 from slicelock.errors import LeaseLost
 from slicelock.settings import LogSettings
+from slicelock.words import clean
 
 PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
 
 
 def show(*renderables: RenderableType) -> None:
-    """Print results."""
-    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False)
+    """Print results. Texts are what they say: names with brackets or colons mean nothing more."""
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
     for renderable in renderables:
         console.print(renderable)
 
@@ -32,7 +35,7 @@ def show_json(data: object) -> None:
 
 def say(line: str) -> None:
     """Tell the user something that is not the result."""
-    print(line, file=sys.stderr, flush=True)
+    print("\n".join(map(clean, line.split("\n"))), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -64,9 +67,9 @@ def logged() -> Generator[None]:
 @contextmanager
 def progress() -> Generator[Callable[[str], None]]:
     """A line on a terminal that says what is being done and goes away; nothing elsewhere."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, emoji=False)
     if not console.is_terminal:
         yield lambda line: None
         return
     with console.status("starting") as status:
-        yield status.update
+        yield lambda line: status.update(Text(line))

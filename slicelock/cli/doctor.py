@@ -25,6 +25,7 @@ from slicelock.settings import AgentSettings, Settings, StoreSettings
 from slicelock.store import EventReader
 from slicelock.store.probe import probe
 from slicelock.store.sentinel_facts import ask_sentinels
+from slicelock.words import clean
 
 STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
 HOURS = 24  # so far back it looks for steps of the clock
@@ -124,7 +125,7 @@ def table(findings: list[Finding]) -> RenderableType:
     """The findings, a row each, with what to do below those that are not well."""
     made = render.table("check", "", "found")
     for one in findings:
-        words = Text(one.found)
+        words = Text(clean(one.found))
         if one.meaning:
             words.append(f"\n{one.meaning}", style="dim")
         if one.remedy and one.remedy not in one.found:

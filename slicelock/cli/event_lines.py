@@ -7,8 +7,8 @@ from datetime import datetime
 
 from rich.text import Text
 
-from slicelock.events import GAP, Event
-from slicelock.words import duration
+from slicelock.events import GAP, Event, number_of
+from slicelock.words import duration, gb
 
 STYLES = {
     "queued": "dim",
@@ -28,8 +28,8 @@ STYLES = {
 }
 FACTS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("outcome", "{}".format),
-    ("waited_ms", lambda ms: f"waited {duration(float(ms))}"),
-    ("held_ms", lambda ms: f"held {duration(float(ms))}"),
+    ("waited_ms", lambda ms: f"waited {duration(number_of(ms))}"),
+    ("held_ms", lambda ms: f"held {duration(number_of(ms))}"),
     ("node", "node {}".format),
     ("kind", "{}".format),
     ("epoch", "epoch {}".format),
@@ -79,11 +79,3 @@ def moved(event: Event) -> Iterator[str]:
     if event.type == "ready" and not steps:
         size = event.number("bytes")
         yield f"{gb(size)} in {duration(event.number('seconds') * 1000)}" if size else "nothing to move"
-
-
-def gb(size: float) -> str:
-    """Bytes for people: `1.5 GB`, `12 MB`."""
-    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= limit:
-            return f"{size / limit:.3g} {unit}"
-    return f"{size:.0f} B"

@@ -85,7 +85,7 @@ def write(batch: list[Event], as_json: bool) -> None:
     elif not sys.stdout.isatty():
         lines = (event_lines.line(one).plain for one in batch)
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False, emoji=False)
         for one in batch:
             console.print(event_lines.line(one), soft_wrap=True)
         return

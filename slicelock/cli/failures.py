@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slicelock import errors
 from slicelock.exits import ExitCode, UsageError, exit_code
+from slicelock.words import clean
 
 __all__ = ["ExitCode", "Refused", "UsageError", "exit_code", "one_line"]
 
@@ -30,7 +31,7 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
 
 def one_line(error: BaseException) -> str:
     """What happened and what to do, in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = clean(" ".join(str(error).split())) or type(error).__name__
     if not isinstance(error, errors.SlicelockError):
         return f"{type(error).__name__}: {text} (repeat with --debug to see where)"
     advice = next(advice for kind, advice in _ADVICE if isinstance(error, kind))

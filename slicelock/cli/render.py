@@ -18,9 +18,19 @@ WIDE = 120  # narrower, names longer than a fourth of the width are cut in the m
 STATE_STYLES = {"free": "green", "switching": "yellow", "held": "cyan"}
 
 
+class PlainTable(Table):
+    """A table whose cells are what they say: in other people's names nothing is markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row."""
+        super().add_row(*(Text(one) if isinstance(one, str) else one for one in cells), **options)
+
+
 def table(*columns: str, title: str = "") -> Table:
     """A table in the house style."""
-    made = Table(box=None, title=title or None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0))
+    made = PlainTable(
+        box=None, title=title or None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for column in columns:
         made.add_column(column.upper(), overflow="fold", header_style="dim")
     return made

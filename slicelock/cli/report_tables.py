@@ -9,12 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slicelock.cli.event_lines import gb
 from slicelock.cli.render import table
 from slicelock.history.jobs import JobFigures
 from slicelock.history.report import Report
 from slicelock.history.slices import LongWait, SliceFigures
-from slicelock.words import count, duration
+from slicelock.words import count, duration, gb
 
 SHOWN_CAUSES = 3
 SHOWN_WAITS = 3

@@ -31,7 +31,7 @@ def run(jobs: int = 2, *, as_json: bool = False, play: Play | None = None) -> bo
         raise ConfigurationError(
             f"The demo plays with 2 to {MOST_JOBS} jobs.", advice=f"You asked for {jobs}."
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     play = play or plays.chosen()
     with (
         held_back() as interrupts,

@@ -17,6 +17,7 @@ from slicelock.tui.intents import (
 )
 from slicelock.tui.palette import Palette
 from slicelock.tui.tracks import KEPT_MS, Totals, Tracks
+from slicelock.words import clean
 
 WINDOWS_MS = (60_000, 300_000, KEPT_MS)
 LATE_S = 3.0  # without an answer, that is told
@@ -143,11 +144,11 @@ class View:
 
     def take_failure(self, why: str) -> None:
         """Redis has not answered."""
-        self.failing = why
+        self.failing = clean(why)
 
     def tell(self, text: str, now_s: float, *, bad: bool = False) -> None:
         """Something that the user should know."""
-        self.news = News(text, now_s, bad)
+        self.news = News(clean(text), now_s, bad)
 
     # ------------------------------------------------------------ what is shown
 

@@ -19,7 +19,7 @@ class Painter:
 
     def __init__(self, out: TextIO, palette: Palette, *, colour: bool | None = None) -> None:
         """`colour` overrides what the output and the environment say."""
-        seen = Console(file=out)
+        seen = Console(file=out, markup=False, emoji=False)
         system = seen.color_system if colour is None or seen.color_system else "truecolor"
         self.plain = seen.no_color or system is None or colour is False
         self._system: Any = system
@@ -37,6 +37,8 @@ class Painter:
             width=width,
             legacy_windows=False,
             highlight=False,
+            markup=False,
+            emoji=False,
         )
         if not self._attributes:
             return [line.plain.rstrip() for line in drawn]

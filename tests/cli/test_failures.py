@@ -9,6 +9,7 @@ import pytest
 from slicelock import errors
 from slicelock.cli import app as cli_app
 from slicelock.cli import failures
+from slicelock.cli.console import say
 from slicelock.cli.failures import ExitCode
 from tests.cli.conftest import Call
 
@@ -120,3 +121,10 @@ def test_wrong_usage_is_one_line_that_names_it(call: Call, words: list[str], nam
     assert ended.code == ExitCode.USAGE
     assert ended.out == ""
     assert named in ended.complaint and "--help" in ended.complaint
+
+
+def test_no_error_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    wild = "x\x1b]0;PWNED\x07\n\x9by"
+    assert failures.one_line(errors.StoreError(wild)).startswith("x␛]0;PWNED␇ �y")
+    say(f"Revoked {wild}")
+    assert capsys.readouterr().err == "Revoked x␛]0;PWNED␇\n�y\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from slicelock.cli import render
+from slicelock.cli.console import show
 from slicelock.model import NodeView, Picture, RequestView, SliceView
 
 HOLDER = RequestView(
@@ -170,3 +173,25 @@ def test_long_names_do_not_break_the_table_of_a_small_terminal() -> None:
 def test_a_name_is_cut_in_the_middle(name: str, longest: int, cut: str) -> None:
     assert render.cut(name, longest) == cut
     assert not longest or len(cut) <= longest
+
+
+def test_names_are_no_markup() -> None:
+    name = "[red]a[/b]:smile:"
+    one = replace(SLICE, name=name, nodes={name: (name,)}, holder=replace(HOLDER, job=name))
+    node = replace(NODE, name=name, reports={name: {"loaded": [name]}})
+    text = drawn(replace(PICTURE, slices=(one,), nodes=(node,), gathering=(replace(HOLDER, id=name),)), 400)
+    assert text.count(name) >= 8
+
+
+def test_a_console_takes_texts_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show("[red]a[/b]:smile:")
+    assert capsys.readouterr().out == "[red]a[/b]:smile:\n"
+
+
+@pytest.mark.parametrize("word", ["markup", "emoji"])
+def test_no_console_reads_more_into_a_text(word: str) -> None:
+    for file in Path(render.__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Console":
+                given = {one.arg: ast.unparse(one.value) for one in node.keywords}
+                assert given.get(word) == "False", f"{file}:{node.lineno}"

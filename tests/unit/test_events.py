@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from slicelock.cli import event_lines
 from slicelock.events import Event
+from slicelock.history import History
 
 HELD = {"type": "held", "t": "1700", "run": "r1", "job": "a", "lane": "main", "k": "3", "slices": "s t"}
 
@@ -33,7 +35,18 @@ def test_what_is_unknown_or_broken_is_passed_over() -> None:
     assert event.text("new") == "thing"
 
 
-@pytest.mark.parametrize("steps", ["null", "3", "[3]", '[{"bytes": "many"}]', '{"step": 1}'])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        '[{"bytes": 1' + "0" * 400 + "}]",
+        "[" * 100_000,
+        "null",
+        "3",
+        "[3]",
+        '[{"bytes": "many"}]',
+        '{"step": 1}',
+    ],
+)
 def test_steps_that_make_no_sense(steps: str) -> None:
     assert Event.of("1-0", {"steps": steps}).steps == ()
 
@@ -52,3 +65,30 @@ def test_as_json() -> None:
 def test_a_fence_keeps_its_digits() -> None:
     fence = (1 << 53) + 1
     assert Event.of("1-0", {"fence": str(fence)}).as_json()["fence"] == fence
+
+
+@pytest.mark.parametrize("odd", ["²", "1e999", "-1e999", "nan", "-5", "9" * 19, "9" * 5000, "", "x"])
+def test_odd_numbers_do_not_stop_who_reads_them(odd: str) -> None:
+    numbers = dict.fromkeys(("t", "k", "fence", "waited_ms", "held_ms", "bytes", "seconds", "busy"), odd)
+    for kind in ("queued", "held", "ready", "failed", "ended", "clock"):
+        event = Event.of("1700-0", HELD | numbers | {"type": kind})
+        assert "  s,t" in event_lines.line(event).plain
+        json.dumps(event.as_json(), allow_nan=False)
+        History([event]).forget(0)
+
+
+@pytest.mark.parametrize("odd", ["1e999", "-1e999", "-3", "NaN"])
+def test_a_step_never_took_or_moved_less_than_nothing(odd: str) -> None:
+    (step,) = Event.of("1-0", {"steps": f'[{{"bytes": {odd}, "seconds": {odd}}}]'}).steps
+    assert (step.bytes, step.seconds) == (0, 0.0)
+
+
+def test_what_others_wrote_is_one_printable_line() -> None:
+    wild = "x\x1b]0;PWNED\x07\x1b[2J\ny\x9b\u202e\ud800"
+    steps = json.dumps([{"step": wild, "run": wild, "way": wild}])
+    event = Event.of(
+        "1-0", {"type": wild, "run": "r", "job": wild, "slice": wild, "steps": steps, wild: wild}
+    )
+    line = event_lines.line(event).plain
+    assert line.isprintable() and "x␛]0;PWNED␇␛[2J y" in line
+    assert all(text.isprintable() for text in (event.type, *event.facts, *event.facts.values()))

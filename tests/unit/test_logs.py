@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from slicelock.errors import LeaseLost
-from slicelock.logs import JsonFormatter, Line, LogFormat, LogLevel, set_up
+from slicelock.logs import JsonFormatter, Line, LogFormat, LogLevel, formatter, set_up
 
 
 def record(message: object, *args: object, trouble: bool = False) -> logging.LogRecord:
@@ -70,3 +70,19 @@ def test_setting_up_twice_writes_once(logger: str, capsys: pytest.CaptureFixture
     logging.getLogger(logger).debug("too small")
     logging.getLogger(logger).info(Line("held", slice="s"))
     assert capsys.readouterr().err == "second: held slice=s\n"
+
+
+WILD = "x\x1b]0;PWNED\x07\x7f\x9b\u202e"
+
+
+def test_nothing_that_a_terminal_would_obey_gets_into_a_line() -> None:
+    assert str(Line("lost", reason=WILD)) == r'lost reason="x\u001b]0;PWNED\u0007\u007f\u009b\u202e"'
+    text = formatter("x", LogFormat.TEXT).format(record("lost %s\nagain", WILD))
+    assert text.isprintable() and text.startswith("x: lost x␛]0;PWNED␇") and text.endswith(" again")
+    told = formatter("x", LogFormat.JSON).format(record(Line("lost", reason=WILD)))
+    assert told.isprintable() and json.loads(told)["reason"] == WILD
+
+
+def test_an_exception_keeps_its_lines() -> None:
+    lines = formatter("x", LogFormat.TEXT).format(record("failed", trouble=True)).splitlines()
+    assert lines[:2] == ["x: failed", "Traceback (most recent call last):"]

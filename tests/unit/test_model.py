@@ -37,3 +37,14 @@ def test_a_picture_is_read_from_the_scripts_json() -> None:
 def test_a_free_slice_has_no_holder() -> None:
     raw = {"epoch": "1", "now_ms": "0", "slices": [{**SLICE, "holder": None}], "nodes": {}, "gathering": {}}
     assert Picture.of("pool", raw).slices[0].holder is None
+
+
+def test_what_others_wrote_is_printable() -> None:
+    wild = "x\x1b[2J\ny\x9b\u202e"
+    holder = {**REQUEST, "phase": wild, "job": wild, "reason": wild}
+    one = {**SLICE, "holder": holder, "nodes": {wild: wild}, "blocked": {wild: {"reason": wild}}}
+    node = {**NODE, "name": wild, "version": wild, "reports": {"a": {"loaded": [wild]}}}
+    raw = {"epoch": "1", "now_ms": "0", "slices": [one], "nodes": [node], "gathering": [holder]}
+    assert str(Picture.of("pool", raw)).isprintable()
+    assert "x␛[2J y��" in str(Picture.of("pool", raw))
+    assert "\\x1b" not in repr(Picture.of("pool", raw))

@@ -14,7 +14,7 @@ from slicelock.tui.panels import facts, nodes, strips
 from slicelock.tui.panels.head import window_name
 from slicelock.tui.panels.pen import Pen, cut, joined
 from slicelock.tui.panels.scene import Scene
-from slicelock.words import duration
+from slicelock.words import duration, gb
 
 BAR = 14
 LEAST = 2  # lines of a part: its heading and one more
@@ -107,9 +107,9 @@ def switch(scene: Scene, one: SliceView) -> Iterator[Text]:
         parts.append(pen.job(scene.view.job_of(step.run)) if step.run else Text())
         if step.total:
             parts.append(pen.bar(step.moved / step.total, BAR, "yellow"))
-            parts.append(Text(f"{facts.gb(step.moved)} of {facts.gb(step.total)}"))
+            parts.append(Text(f"{gb(step.moved)} of {gb(step.total)}"))
         elif step.moved:
-            parts.append(Text(facts.gb(step.moved)))
+            parts.append(Text(gb(step.moved)))
         if step.moved:
             parts.append(Text(f"{step.gb_per_s:.1f} GB/s", style="bold"))
         yield Text("  ").append_text(joined(parts))
@@ -159,7 +159,7 @@ def told(event: Event) -> Iterator[str]:
             yield f"{word} {duration(event.number(name))}"
     if size := event.number("bytes"):
         seconds = event.number("seconds")
-        yield f"{facts.gb(size)} in {duration(seconds * 1000)}"
+        yield f"{gb(size)} in {duration(seconds * 1000)}"
         if seconds:
             yield f"{size / seconds / 1e9:.1f} GB/s"
     for name in ("outcome", "reason", "epoch"):

@@ -55,14 +55,6 @@ def _moving(node: str, facts: Mapping[str, Any]) -> Moving:
     return Moving(node, step, run, moved, total, float(facts.get("seconds") or 0))
 
 
-def gb(size: float) -> str:
-    """Bytes moved: `4.2 GB`, `850 MB`, `3 kB`."""
-    for limit, unit in ((1e9, "GB"), (1e6, "MB")):
-        if size >= limit:
-            return f"{size / limit:.{1 if size < 100 * limit else 0}f} {unit}"
-    return f"{size / 1e3:.0f} kB"
-
-
 def memory(used: int, total: int) -> str:
     """What is in use of a device's memory: `96.1 of 141 GiB`."""
     size, unit = next(((size, unit) for size, unit in UNITS if total >= size), UNITS[-1])
