@@ -4,6 +4,7 @@
 -- ARGV[2] why (text)
 -- ARGV[3] requeue (1 or 0)
 -- REVOKED done
+-- NOT_SWITCHING nothing was done, since only what is being switched can be put back: state
 -- ENDED it had ended before, or is not known: ended
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: an ended request stays ended.
@@ -14,9 +15,11 @@ local r = record('request', id)
 if not r or r.state == 'ended' then
   return reply({ 'ENDED', 'ended', r and r.outcome or 'not known' })
 end
-if ARGV[3] == '1' and r.state == 'switching' then
-  rules.requeue(id, ARGV[2])
-elseif ARGV[3] ~= '1' or r.state == 'held' then
+if ARGV[3] ~= '1' then
   rules.finish(id, 'revoked', ARGV[2])
+elseif r.state == 'switching' then
+  rules.requeue(id, ARGV[2])
+else
+  return reply({ 'NOT_SWITCHING', 'state', r.state })
 end
 return reply({ 'REVOKED' })

@@ -215,9 +215,10 @@ class Beat(Command[BeatReply]):
 
 @dataclass(frozen=True, slots=True)
 class RevokeReply(Reply):
-    """`ended`: how the request had ended already."""
+    """`ended`: how the request had ended already. `state`: what it is in, if not being switched."""
 
     ended: str = ""
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ class Revoke(Command[RevokeReply]):
     """End a named request for an operator; optionally put it back into its queues."""
 
     script: ClassVar[str] = "revoke"
-    outcomes: ClassVar[frozenset[str]] = _outcomes("REVOKED ENDED")
+    outcomes: ClassVar[frozenset[str]] = _outcomes("REVOKED NOT_SWITCHING ENDED")
     reply: ClassVar[type[Reply]] = RevokeReply
 
     request: str

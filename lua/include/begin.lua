@@ -15,4 +15,4 @@ if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }); rules
 if not steady then event('clock', 'step_ms', num(step)) end
 
 local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. pool_ms, 'LIMIT', 0, SCAN)
-if overdue[1] then rules.reap(overdue) end
+if overdue[1] then rules.reap(overdue) end  -- written before anything else, which may fail

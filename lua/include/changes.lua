@@ -22,4 +22,5 @@ local function flush()
     elseif lives[full] then redis.call('SET', full, cjson.encode(fields), 'PX', lives[full])
     else redis.call('SET', full, cjson.encode(fields), 'KEEPTTL') end
   end
+  changed = {}
 end

@@ -16,4 +16,6 @@ function rules.reap(list)
     local kind, what = string.match(entry, '^(%a+)|(.+)$')
     on_due[kind](what)
   end
+  rules.go_on()
+  flush()
 end

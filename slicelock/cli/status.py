@@ -68,7 +68,10 @@ def revoke(
         reply = store.run(Revoke(request, why or "an operator revoked it", requeue))
     if reply.outcome == "ENDED" and reply.ended != RequestOutcome.REVOKED:
         raise refused(f"Request {request} was not revoked", _why_not(reply.ended), "See `slicelock status`.")
-    say(f"Revoked {request}.")
+    if reply.outcome == "NOT_SWITCHING":
+        why_not = f"it is {reply.state}, and only what is being switched can go back to its place"
+        raise refused(f"Request {request} was not put back", why_not, "Without --requeue it is ended.")
+    say(f"Put {request} back into its queues." if requeue else f"Revoked {request}.")
 
 
 def _why_not(ended: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slicelock import wire
 from tests.support.scripts import START_MS
 from tests.support.world import LEASE_MS, WAIT_MS, Agent, Ear, World, is_wanted
 
@@ -330,3 +331,13 @@ def test_a_slice_without_room_is_tried_again_and_does_not_heal_before(world: Wor
     assert r1.again().reason == "no room"
     world.advance(2_001)
     assert r1.again().outcome == "SWITCHING"
+
+
+def test_only_what_is_being_switched_is_put_back(world: World) -> None:
+    r1, r2 = world.member("r1"), world.member("r2")
+    r1.hold("a")
+    r2.ask("a")
+    before = world.dump()
+    for member, state in ((r1, "held"), (r2, "queued")):
+        assert world.run(wire.Revoke(member.id, "again", requeue=True)).state == state
+    assert world.dump() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 
 from slicelock import wire
 from tests.support.world import LEASE_MS, WAIT_MS, Member, World
@@ -369,3 +370,13 @@ def test_thousands_of_leases_that_expire_at_once_are_all_reaped(world: World, ho
         calls += 1
     assert calls <= 1_000 // 64 + 2
     assert world.queue("a") == []
+
+
+def test_a_script_that_fails_takes_no_deadline_with_it(world: World, holder: Member) -> None:
+    """What is overdue is dealt with before anything that may fail, as if by a call of its own."""
+    world.scripts.advance(LEASE_MS)
+    world.scripts.jump(1)
+    with pytest.raises(redis.ResponseError):
+        world.scripts.call("declare", ["other", "no JSON", "{}"])
+    assert (holder.state, world.slice("a").state) == ("expired", "free")
+    assert len(world.events("ended")) == 1

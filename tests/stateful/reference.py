@@ -137,6 +137,8 @@ class Pool:
         for _, what in passed:
             kind, _, rest = what.partition("|")
             getattr(self, f"on_{kind}")(rest)
+        if passed:
+            self.go_on()
 
     def on_part(self, what: str) -> None:
         request = self.requests.get(what.rpartition("|")[0])

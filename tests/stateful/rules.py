@@ -178,10 +178,12 @@ class Reference(Pool):
         request = self.requests.get(c.request)
         if request is None or request.state == "ended":
             return {"outcome": "ENDED"}
-        if c.requeue and request.state == "switching":
-            self.requeue(request)
-        elif not c.requeue or request.state == "held":
+        if not c.requeue:
             self.finish(request, "revoked")
+        elif request.state == "switching":
+            self.requeue(request)
+        else:
+            return {"outcome": "NOT_SWITCHING"}
         return {"outcome": "REVOKED"}
 
     def run_drain(self, c: wire.Drain) -> Answer:
