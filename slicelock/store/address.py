@@ -37,6 +37,8 @@ class Target:
     place: str
     sentinels: tuple[Address, ...] = ()
     service: str = ""
+    variable: str = "SLICELOCK_REDIS_URL"
+    """The setting that says so."""
     sentinel_options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
 from slicelock.errors import StoreUnavailable
 from slicelock.settings import StoreSettings
-from slicelock.store.address import Address, target_of
+from slicelock.store.address import target_of
 from slicelock.store.connect import AsyncLink, Dialer, Link, pack
 from slicelock.store.failures import explain
-from slicelock.store.sentinel import Route, route_to
+from slicelock.store.sentinel import Primary, Route, Undecided, route_to
 from slicelock.store.server import GREETING, Server
 
 PRIMARY_S = 1.5  # for a primary that Sentinels have named: if it hangs, they may soon name another
@@ -30,19 +31,17 @@ class Endpoint:
         self.dialer = Dialer(target.options, tls=target.tls, name=name, timeout=settings.store_timeout)
         self.route: Route | None = route_to(target) if target.sentinels else None
         self.place = target.place
-        self.address: Address | None = None
         self._met = False
 
-    def find(self, patience: float) -> Address | None:
+    def find(self, patience: float) -> Primary | None:
         """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
-        self.address = None
         if self.route is None:
             return None
-        address = self.address = self.route.primary(patience)
-        self.place = f"{address[0]}:{address[1]} ({self.route.service})"
-        return address
+        found = self.route.find(patience)
+        self.place = f"{found.address[0]}:{found.address[1]} ({self.route.service})"
+        return found
 
-    async def find_async(self, patience: float) -> Address | None:
+    async def find_async(self, patience: float) -> Primary | None:
         """As `find`, without holding up the event loop."""
         return None if self.route is None else await asyncio.to_thread(self.find, patience)
 
@@ -50,26 +49,26 @@ class Endpoint:
         """How long to wait for a server to be connected and to say what it is."""
         return patience if self.route is None else min(patience, PRIMARY_S)
 
-    def asks_again(self, until: float) -> bool:
+    def asks_again(self, failure: StoreUnavailable, found: Primary | None, until: float) -> bool:
         """Whether a failure may be a failover under way. Whoever has never reached Redis waits for it; others
         have their own ways to try again."""
-        named = self.address is not None and not self._met
-        return named and time.monotonic() + AGAIN_S < until
+        failover = found is not None or isinstance(failure, Undecided)
+        return failover and not self._met and time.monotonic() + AGAIN_S < until
 
-    def note(self, connection: object, server: Server | None = None) -> None:
+    def note(self, connection: object, server: Server) -> None:
         """With Sentinels, a connection is cut when they name another primary."""
-        if self.route is not None and self.address is not None:
-            self.route.note(connection, server.run_id if server else self.address)
+        if self.route is not None and server.found is not None:
+            self.route.note(connection, replace(server.found, run_id=server.run_id))
 
-    def checked(self, answers: list[Any], *, primary: bool) -> Server:
+    def checked(self, answers: list[Any], found: Primary | None, *, primary: bool) -> Server:
         """The server, by its answers; SlicelockError when it cannot be used."""
-        server = Server.of(*answers)
+        server = replace(Server.of(*answers), found=found)
         server.check(self.place)
         if primary:
             server.check_primary(self.place)
         if primary and not self._met:  # at the start only: a change must not stop what runs
             server.check_eviction(self.place)
-            self._met = True
+        self._met = True
         return server
 
 
@@ -80,24 +79,28 @@ def opened(endpoint: Endpoint, patience: float, *, primary: bool = True) -> tupl
     """
     until = time.monotonic() + patience
     while True:
+        found = None
         try:
-            return _opened_once(endpoint, until, primary=primary)
-        except StoreUnavailable:
-            if not endpoint.asks_again(until):
+            found = endpoint.find(max(until - time.monotonic(), 0.0))
+            return _opened_there(endpoint, found, until, primary=primary)
+        except StoreUnavailable as failure:
+            if not endpoint.asks_again(failure, found, until):
                 raise
         time.sleep(AGAIN_S)
 
 
-def _opened_once(endpoint: Endpoint, until: float, *, primary: bool) -> tuple[Link, Server]:
-    link = endpoint.dialer.link(endpoint.find(max(until - time.monotonic(), 0.0)))
-    endpoint.note(link)
+def _opened_there(
+    endpoint: Endpoint, found: Primary | None, until: float, *, primary: bool
+) -> tuple[Link, Server]:
+    link = endpoint.dialer.link(found and found.address)
+    endpoint.note(link, Server(found=found))
     limit = endpoint.limit(max(until - time.monotonic(), 0.01))
     link.socket_timeout = link.socket_connect_timeout = limit
     try:
         link.connect()
         link.send_packed_command([pack(words)[0] for words in GREETING])
-        server = endpoint.checked([_answer(link) for _ in GREETING], primary=primary)
-    except (RedisError, OSError) as error:
+        server = endpoint.checked([_answer(link) for _ in GREETING], found, primary=primary)
+    except (RedisError, OSError, UnicodeError) as error:
         link.disconnect()
         raise explain(error, endpoint.place, sent=False) from None
     except BaseException:
@@ -113,27 +116,33 @@ async def opened_async(
     """As `opened`, for the running event loop; `greet` is run on the connection within the same time."""
     until = time.monotonic() + patience
     while True:
+        found = None
         try:
-            return await _opened_async_once(endpoint, until, greet)
-        except StoreUnavailable:
-            if not endpoint.asks_again(until):
+            found = await endpoint.find_async(max(until - time.monotonic(), 0.0))
+            return await _opened_async_there(endpoint, found, until, greet)
+        except StoreUnavailable as failure:
+            if not endpoint.asks_again(failure, found, until):
                 raise
         await asyncio.sleep(AGAIN_S)
 
 
-async def _opened_async_once(
-    endpoint: Endpoint, until: float, greet: Callable[[AsyncLink], Awaitable[None]] | None
+async def _opened_async_there(
+    endpoint: Endpoint,
+    found: Primary | None,
+    until: float,
+    greet: Callable[[AsyncLink], Awaitable[None]] | None,
 ) -> tuple[AsyncLink, Server]:
-    link = endpoint.dialer.async_link(await endpoint.find_async(max(until - time.monotonic(), 0.0)))
-    endpoint.note(link)
+    link = endpoint.dialer.async_link(found and found.address)
+    endpoint.note(link, Server(found=found))
     try:
         async with asyncio.timeout(endpoint.limit(until - time.monotonic())):
             await link.connect()
             await link.send_packed_command([pack(words)[0] for words in GREETING])
-            server = endpoint.checked([await _async_answer(link) for _ in GREETING], primary=True)
+            answers = [await _async_answer(link) for _ in GREETING]
+            server = endpoint.checked(answers, found, primary=True)
             if greet is not None:
                 await greet(link)
-    except (RedisError, OSError) as error:
+    except (RedisError, OSError, UnicodeError) as error:
         await link.disconnect(nowait=True)
         raise explain(error, endpoint.place, sent=False) from None
     except BaseException:

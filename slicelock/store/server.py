@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slicelock.errors import ConfigurationError, StoreUnavailable
+from slicelock.store.sentinel import Primary
 
 OLDEST_SERVER = (6, 2)  # older ones replicate scripts, not their effects, or lack what the scripts use
 GREETING = (("INFO", "server"), ("INFO", "replication"), ("INFO", "memory"))
@@ -20,6 +21,8 @@ class Server:
     role: str = ""
     replicas: int = 0
     eviction: str = ""
+    found: Primary | None = None
+    """Where it is, if Sentinels have named it."""
 
     @classmethod
     def of(cls, *answers: object) -> Server:

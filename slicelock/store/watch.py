@@ -8,13 +8,12 @@ and whoever used them opens new ones. A hung primary breaks no connection by its
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import select
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -25,6 +24,7 @@ from slicelock.store.address import Address
 from slicelock.store.connect import Link, socket_of
 from slicelock.store.opening import Endpoint, opened
 from slicelock.store.sentinel import ASK_S, Route, address_in
+from slicelock.store.subscribe import Bell
 
 log = logging.getLogger("slicelock")
 
@@ -102,7 +102,8 @@ class PrimaryWatch:
         self._failures, self._look_at = 0, 0.0
         self._listen_at = 0.0
         self._thread: threading.Thread | None = None
-        self._wake = -1
+        self._starting = threading.Lock()
+        self._bell: Bell | None = None  # while there is a thread
 
     @property
     def alive(self) -> bool:
@@ -110,46 +111,48 @@ class PrimaryWatch:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread, if there are Sentinels and it does not run."""
-        if (route := self._endpoint.route) is None or self.alive or self._stopped:
+        """Start the thread, if there are Sentinels and it does not run; safe from any thread."""
+        if (route := self._endpoint.route) is None:
             return
-        if self._wake < 0:
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, args=(route,), name="slicelock-watch", daemon=True)
-        self._thread.start()
+        with self._starting:
+            if self.alive or self._stopped:
+                return
+            self._bell = self._bell or Bell()
+            self._thread = threading.Thread(
+                target=self._run, args=(route, self._bell), name="slicelock-watch", daemon=True
+            )
+            self._thread.start()
 
     def close(self) -> None:
-        """End the thread and its connections; for good."""
-        self._stopped = True
-        if self._thread is None:
+        """End the thread and its connections; for good. A look under way is waited for, but not for long."""
+        with self._starting:
+            self._stopped = True
+        if self._thread is None or self._bell is None:
             return
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._wake, 1)
-        self._thread.join(STOP_S)
-        if not self._thread.is_alive():
-            wake, self._wake = self._wake, -1
-            if wake >= 0:
-                os.close(wake)
+        self._bell.ring()
+        if self._thread is not threading.current_thread():
+            self._thread.join(STOP_S)
 
     # ------------------------------------------------------------ the thread
 
-    def _run(self, route: Route) -> None:
+    def _run(self, route: Route, bell: Bell) -> None:
         while not self._stopped:
             try:
-                self._round(route)
+                self._round(route, bell)
             except Exception:
                 log.exception("the watch of the Sentinels failed and goes on")
                 time.sleep(RESTART_S)
         for ear in self._ears:
             ear.close()
+        bell.close()  # here, since `close` waits no longer than it must
 
-    def _round(self, route: Route) -> None:
+    def _round(self, route: Route, bell: Bell) -> None:
         self._listen(route)
-        self._await_news()
+        self._await_news(bell)
         for ear in list(self._ears):
             try:
                 self._heed(ear)
-            except (RedisError, OSError):
+            except (RedisError, OSError, ValueError):
                 self._deafened(ear)
         if self._suspicious and time.monotonic() >= self._look_at:
             self._look(route)
@@ -169,14 +172,14 @@ class PrimaryWatch:
             except (SlicelockError, RedisError, OSError):
                 route.suspect(sentinel)
 
-    def _await_news(self) -> None:
+    def _await_news(self, bell: Bell) -> None:
         due = [ear.due_at() for ear in self._ears]
         if len(self._ears) < LISTENED:
             due.append(self._listen_at)
         if self._suspicious:
             due.append(self._look_at)
         poller = select.poll()
-        for one in (self._wake, *self._ears):
+        for one in (bell, *self._ears):
             poller.register(one, select.POLLIN)
         poller.poll(max(min(due) - time.monotonic(), 0.0) * 1000)
 
@@ -209,9 +212,9 @@ class PrimaryWatch:
             return
         link.disconnect()
         self._failures, self._suspicious = 0, False
-        assert self._endpoint.address
-        self._address = self._endpoint.address
-        cut = route.cut_others(self._address, server.run_id)
+        assert server.found is not None
+        self._address = server.found.address
+        cut = route.cut_others(replace(server.found, run_id=server.run_id))
         if cut or (self._run_id and self._run_id != server.run_id):
             log.info("the primary is %s now; %d connections to others were cut", self._endpoint.place, cut)
             self._told()

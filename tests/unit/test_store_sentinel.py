@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,29 +13,8 @@ from slicelock import errors
 from slicelock.settings import StoreSettings
 from slicelock.store.address import Address, target_of
 from slicelock.store.opening import Endpoint
-from slicelock.store.sentinel import Route, address_in, route_to
-
-OLD, NEW = ("10.0.0.1", 6379), ("10.0.0.2", 6379)
-Said = Address | None | Exception
-AWAY = errors.StoreUnavailable("The Sentinel cannot be asked: refused.")
-REFUSED = errors.ConfigurationError("The Sentinel refuses the password.")
-
-
-class Told(Route):
-    """Its Sentinels say what the test wants."""
-
-    def __init__(self, *said: Said) -> None:
-        hosts = [f"h{number}:26379" for number in range(len(said))]
-        super().__init__(target_of(StoreSettings.load(redis_url=f"redis+sentinel://{','.join(hosts)}/m")))
-        self.said: Mapping[Address, Said] = {(f"h{number}", 26379): one for number, one in enumerate(said)}
-        self.asked: list[Address] = []
-
-    def _ask(self, sentinel: Address, patience: float) -> Address | None:
-        self.asked.append(sentinel)
-        said = self.said[sentinel]
-        if isinstance(said, Exception):
-            raise said
-        return said
+from slicelock.store.sentinel import Primary, address_in, route_to
+from tests.support.told import AWAY, NEW, OLD, REFUSED, Said, Told
 
 
 @pytest.mark.parametrize(
@@ -64,6 +45,12 @@ def test_what_most_of_them_say_is_believed(said: tuple[Said, ...], found: Addres
         ((OLD, OLD, NEW, NEW, AWAY), errors.StoreUnavailable, "4 of 5 answered"),
         ((None, None, None), errors.ConfigurationError, "no primary named 'm'.*SENTINEL MASTERS"),
         ((REFUSED, REFUSED, AWAY), errors.ConfigurationError, "refuses the password"),
+        ((REFUSED, AWAY), errors.ConfigurationError, "refuses the password"),
+        ((None, REFUSED, AWAY), errors.ConfigurationError, "refuses the password"),
+        ((OLD, NEW, REFUSED), errors.StoreUnavailable, "2 of 3 answered.*refuses the password"),
+        ((OLD, AWAY, REFUSED), errors.StoreUnavailable, "1 of 3 answered.*refuses the password"),
+        ((None, AWAY, AWAY), errors.StoreUnavailable, "1 of 3 answered, with none"),
+        ((REFUSED, AWAY, AWAY), errors.StoreUnavailable, "0 of 3 answered.*refuses the password"),
     ],
 )
 def test_anything_else_is_not(said: tuple[Said, ...], kind: type[Exception], match: str) -> None:
@@ -82,8 +69,21 @@ def test_no_more_are_asked_than_needed_and_the_silent_ones_last() -> None:
 
 def test_nobody_is_asked_when_there_is_no_time() -> None:
     route = Told(NEW, NEW)
-    with pytest.raises(errors.StoreUnavailable, match="0 of 2"):
+    with pytest.raises(errors.StoreUnavailable, match="no time left to ask the Sentinels"):
         route.primary(0.0)
+
+
+def test_the_silent_ones_are_asked_last_and_nobody_is_missed_meanwhile() -> None:
+    """Others ask while one is put at the end: they see all, and as many must agree."""
+    route = Told(NEW, OLD, AWAY, AWAY)
+    seen = route._sentinels
+    with pytest.raises(errors.StoreUnavailable, match="2 of 4 answered"):
+        route.primary(1.0)
+    route.suspect(seen[0])
+    assert len(seen) == 4
+    assert route.sentinels[-1] == seen[0]
+    route._sentinels.pop()  # as if another thread were in between
+    assert route._agreed(Counter({NEW: 2})) is None
 
 
 def test_connections_of_one_process_share_a_route() -> None:
@@ -124,18 +124,44 @@ def connections() -> Iterator[list[Connection]]:
 
 def test_connections_to_other_servers_are_cut(connections: list[Connection]) -> None:
     route = Told(NEW, NEW)
-    for one, where in zip(connections, ("old-run", "new-run", OLD, NEW), strict=True):
-        route.note(one, where)
-    assert route.cut_others(NEW, "new-run") == 2
+    where = [Primary(NEW, 0, "old-run"), Primary(NEW, 0, "new-run"), Primary(OLD), Primary(NEW)]
+    for one, primary in zip(connections, where, strict=True):
+        route.note(one, primary)
+    assert route.cut_others(Primary(NEW, 0, "new-run")) == 2
     assert [one.is_cut for one in connections] == [True, False, True, False]
-    assert route.cut_others(NEW, "new-run") == 0
+    assert route.cut_others(Primary(NEW, 0, "new-run")) == 0
+
+
+def test_servers_that_hide_their_run_id_are_told_by_their_address(connections: list[Connection]) -> None:
+    route = Told(NEW, NEW)
+    for one, address in zip(connections, (OLD, NEW), strict=False):
+        route.note(one, Primary(address))
+    assert route.cut_others(Primary(NEW)) == 1
+    assert [one.is_cut for one in connections[:2]] == [True, False]
+
+
+def test_a_connection_that_was_being_opened_meanwhile_is_cut(connections: list[Connection]) -> None:
+    """It has no socket yet when the watch leaves the old primary; or its Sentinels were asked before."""
+    route = Told(OLD, OLD)
+    opening, asked, later, right = connections
+    sock, opening._sock = opening._sock, None  # type: ignore[assignment]
+    old = route.find(1.0)
+    route.note(opening, old)
+    assert route.cut_others(Primary(NEW, 0, "new-run")) == 0
+    opening._sock = sock
+    route.note(opening, replace(old, run_id="old-run"))
+    route.note(asked, old)
+    route.note(right, Primary(NEW, 0, "new-run"))
+    assert [one.is_cut for one in (opening, asked, right)] == [True, True, False]
+    route.note(later, replace(route.find(1.0), run_id="newest-run"))  # the Sentinels know better by now
+    assert not later.is_cut
 
 
 def test_a_connection_that_is_closed_already_is_no_trouble(connections: list[Connection]) -> None:
     route = Told(NEW, NEW)
-    route.note(connections[0], "old-run")
+    route.note(connections[0], Primary(NEW, 0, "old-run"))
     connections[0]._sock.close()
-    assert route.cut_others(NEW, "new-run") == 0
+    assert route.cut_others(Primary(NEW, 0, "new-run")) == 0
 
 
 def test_an_answer_is_an_address_or_nothing() -> None:

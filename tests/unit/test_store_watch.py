@@ -1,0 +1,66 @@
+"""The thread that watches the Sentinels begins once, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pytest
+
+from slicelock.settings import StoreSettings
+from slicelock.store.watch import PrimaryWatch
+from tests.support.wait import wait_until
+
+NOBODY = StoreSettings.load(redis_url="redis+sentinel://127.0.0.1:1,127.0.0.1:2/m")
+
+
+class Slow(PrimaryWatch):
+    """Whoever starts it meets the others on the way."""
+
+    meeting = threading.Barrier(2)
+
+    @property
+    def alive(self) -> bool:
+        seen = super().alive
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self.meeting.wait(0.2)
+        return seen
+
+
+def watches() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "slicelock-watch"]
+
+
+def test_two_that_start_it_at_once_start_one_thread() -> None:
+    watch = Slow(NOBODY, lambda: None)
+    starts = [threading.Thread(target=watch.start) for _ in range(2)]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert len(watches()) == 1
+    watch.close()
+    assert not watches()
+    watch.start()
+    assert not watches(), "closed for good"
+
+
+def test_what_it_is_woken_with_is_closed_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    def look(*_: object) -> None:
+        begun.set()
+        gate.wait()
+
+    monkeypatch.setattr("slicelock.store.watch.STOP_S", 0.01)
+    monkeypatch.setattr(PrimaryWatch, "_round", look)
+    watch = PrimaryWatch(NOBODY, lambda: None)
+    watch.start()
+    begun.wait()
+    watch.close()  # waits no longer than it must
+    bell = watch._bell
+    assert bell is not None
+    assert bell.fileno() >= 0
+    gate.set()
+    wait_until(lambda: not watches())
+    assert bell.fileno() == -1
