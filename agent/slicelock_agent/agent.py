@@ -130,7 +130,8 @@ class Agent:
             Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
         )
         facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
-        pulse = Pulse(self._store, facts, registry, mailbox, self._observed())
+        observed, serve = self._observed()
+        pulse = Pulse(self._store, facts, registry, mailbox, observed)
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
         self._undo += [registry.close, self._hints.close, pulse.close]
@@ -157,19 +158,23 @@ class Agent:
                 steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
+        serve()
 
-    def _observed(self) -> Observer:
-        """Count what happens, and serve it, where that is wanted."""
-        if self._settings.metrics is None:
-            return QUIET
+    def _observed(self) -> tuple[Observer, Callable[[], None]]:
+        """What counts what happens, and what serves that once there is something to tell."""
+        if (address := self._settings.metrics) is None:
+            return QUIET, lambda: None
         check_installed()
         from slicelock_agent.metrics import AgentMetrics, Serving
 
         counted = AgentMetrics(self._settings, self._version, lambda: self._pulse.switchers)
-        serving = Serving(self._settings.metrics, counted.registry, lambda: self._pulse.in_touch)
-        self._undo.append(serving.close)
-        log.info("metrics at %s/metrics", serving.url)
-        return counted
+
+        def serve() -> None:
+            serving = Serving(address, counted.registry, lambda: self._pulse.in_touch)
+            self._undo.append(serving.close)
+            log.info("metrics at %s/metrics", serving.url)
+
+        return counted, serve
 
     def _elsewhere(self, name: str, run: str) -> str:
         """The other slice here on which the run has a turn."""

@@ -142,7 +142,7 @@ class Serving:
     def __init__(self, address: str, registry: CollectorRegistry, in_touch: Callable[[], bool]) -> None:
         self._loop, self._in_touch = asyncio.get_running_loop(), in_touch
         self._server = MetricsServer(address, registry, self._healthy, self._ready)
-        self.url = f"http://{self._server.host}:{self._server.port}"
+        self.url = self._server.url
 
     def close(self) -> None:
         """Stop serving."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ from slicelock.cli.since import Since, since_ms
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.events import Event
 from slicelock.settings import StoreSettings
-from slicelock.store import EventReader
+from slicelock.store import EventReader, PrimaryWatch
 
 DEFAULT_SINCE = "1h"
 LOOK_S = 5.0  # the longest wait for one answer; Redis is known to be there after each
@@ -47,9 +48,18 @@ def events(
     debug: options.Debug = False,
 ) -> None:
     """Show what has happened, oldest first: the last hour, or from --since on; with --follow what comes."""
-    with pouring(), reader(pool, since or ("" if follow else DEFAULT_SINCE)) as source:
+    start, live = since or ("" if follow else DEFAULT_SINCE), watching(pool) if follow else nullcontext()
+    with pouring(), reader(pool, start) as source, live:
         for batch in followed(source) if follow else iter(source.read, []):
             write([one for one in batch if not slice_ or one.concerns(slice_)], as_json)
+
+
+@contextmanager
+def watching(pool: str | None) -> Generator[None]:
+    """Meanwhile connections to a primary that has been replaced are cut, so that others are opened."""
+    with closing(PrimaryWatch(StoreSettings.load(pool=pool), lambda: None)) as watch:
+        watch.start()
+        yield
 
 
 def reader(pool: str | None, since: str) -> EventReader:

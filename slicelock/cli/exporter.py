@@ -38,9 +38,7 @@ def exporter(
     settings = StoreSettings.load(pool=pool)
     settings.url()
     with stopping() as stopped, Exporter(settings, listen, say) as made:
-        say(
-            f"slicelock: metrics of pool {settings.pool} at http://{made.server.host}:{made.server.port}/metrics"
-        )
+        say(f"slicelock: metrics of pool {settings.pool} at {made.server.url}/metrics")
         while not stopped():
             time.sleep(LOOK_S)
 

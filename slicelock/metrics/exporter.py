@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Self
 from prometheus_client import CollectorRegistry
 
 from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.events import Event
 from slicelock.metrics.families import Capped, Families, Family, Kind
 from slicelock.metrics.leases import Leases
 from slicelock.metrics.pool import PoolCollector
@@ -17,9 +19,11 @@ from slicelock.metrics.serving import MetricsServer
 from slicelock.metrics.stream import StreamMetrics
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
-from slicelock.store import EventReader
+from slicelock.store import EventReader, PrimaryWatch
 from slicelock.store.sync import Store
 from slicelock.wire import Status
+
+log = logging.getLogger("slicelock")
 
 LOOK_S, RETRY_S = 1.0, 1.0
 OWN = (
@@ -44,7 +48,8 @@ class Exporter:
         self._settings, self._lock, self._tell = settings, threading.Lock(), tell
         self._store, self._trouble = Store(settings, name="exporter"), ""
         self._events = EventReader(settings, name="exporter-events")
-        self._leases, self._over = Leases(), threading.Event()
+        self._watch = PrimaryWatch(settings, lambda: None)  # what it cuts is opened again without being told
+        self._leases, self._over, self._odd = Leases(), threading.Event(), False
         self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
         registry, jobs = CollectorRegistry(), Capped()
         self._own = Families(OWN, registry, {"pool": settings.pool})
@@ -58,6 +63,7 @@ class Exporter:
             self._store.close()
             self._events.close()
             raise
+        self._watch.start()
         self._thread.start()
 
     def close(self) -> None:
@@ -65,6 +71,7 @@ class Exporter:
         self._over.set()
         self.server.close()
         self._thread.join()
+        self._watch.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -110,7 +117,16 @@ class Exporter:
                 else:
                     self._trouble = ""
                     for event in batch:
-                        self._stream.take(event)
+                        self._take(event)
+
+    def _take(self, event: Event) -> None:
+        """Count an event. Whoever may write to the stream may write what nobody has thought of."""
+        try:
+            self._stream.take(event)
+        except Exception:
+            if not self._odd:
+                log.exception("event %s cannot be counted; others like it are passed over silently", event.id)
+            self._odd = True
 
     def _note(self, trouble: str) -> None:
         if not self._trouble:

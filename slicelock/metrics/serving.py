@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -15,6 +18,8 @@ from prometheus_client.exposition import choose_encoder
 
 from slicelock.errors import ConfigurationError
 from slicelock.settings import listening_at
+
+log = logging.getLogger("slicelock")
 
 PATIENCE_S = 10.0  # for a client that does not go on
 
@@ -48,6 +53,8 @@ class MetricsServer:
                 advice="Choose another address, for example 127.0.0.1:9464.",
             ) from None
         self.port = int(self._server.server_address[1])
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        self.url = f"http://{shown}:{self.port}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="slicelock-metrics", daemon=True
         )
@@ -73,8 +80,14 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 16
 
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's business."""
+        """A client that went away is nobody's business; anything else is a fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("an answer about metrics failed")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -85,14 +98,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = self.pages.get(urlsplit(self.path).path)
-        status, kind, body = (
-            page(self.headers.get("Accept", "")) if page else _answer("there is no such page")
-        )
-        self.send_response(HTTPStatus.NOT_FOUND if page is None else status)
+        status, kind, body = self._made(page) if page else _no_page()
+        self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _made(self, page: Page) -> tuple[HTTPStatus, str, bytes]:
+        try:
+            return page(self.headers.get("Accept", ""))
+        except Exception as fault:
+            log.exception("%s cannot be told", self.path)
+            text = f"{type(fault).__name__}: {fault}; the log says where"
+            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, text)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Say nothing of each request."""
@@ -104,5 +123,12 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[HTTPStatus, str,
 
 
 def _answer(trouble: str) -> tuple[HTTPStatus, str, bytes]:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK
-    return status, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode()
+    return _plain(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, trouble or "ok")
+
+
+def _no_page() -> tuple[HTTPStatus, str, bytes]:
+    return _plain(HTTPStatus.NOT_FOUND, "there is no such page")
+
+
+def _plain(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
+    return status, "text/plain; charset=utf-8", f"{text}\n".encode()

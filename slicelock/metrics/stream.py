@@ -83,7 +83,7 @@ class StreamMetrics:
         self._at(f"slicelock_{name}", **labels).inc(by)
 
     def _observe(self, name: str, value: float, **labels: str) -> None:
-        self._at(f"slicelock_{name}", **labels).observe(value)
+        self._at(f"slicelock_{name}", **labels).observe(max(value, 0.0))
 
     def _each(self, event: Event, name: str, kind: str = "") -> None:
         labels = {"kind": kind} if kind else {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
@@ -152,14 +152,14 @@ def _refused(link: Link, keys: Keys) -> dict[str, str]:
 def may_write(settings: StoreSettings) -> bool:
     """Whether this user may change what is stored, found out by removing what is not there.
 
-    StoreUnavailable: the server is not reached; ConfigurationError: it refuses the user.
+    StoreError: that is not known now; ConfigurationError: it refuses the user.
     """
     endpoint = Endpoint(settings, "rights")
     link, _ = opened(endpoint, settings.store_timeout)
     try:
         link.send_command("DEL", Keys(settings.pool).run("-"))  # no run has this name
         link.read_response()
-    except ResponseError:
+    except NoPermissionError:
         return False
     except (RedisError, OSError) as error:
         raise explain(error, endpoint.place, sent=False) from None

@@ -110,8 +110,8 @@ class App:
 
     def _heed(self, terminal: Terminal) -> int:
         """Signals; the exit code when one of them ends the view."""
-        came, self._came[:] = list(self._came), []
-        for number in came:
+        while self._came:
+            number = self._came.pop(0)
             if number == signal.SIGINT:
                 self._view.quit = True
             elif number in ENDING:

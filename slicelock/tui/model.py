@@ -121,9 +121,12 @@ class View:
         before = self._latest[0] if self._latest else None
         if before is None:
             return
-        if before.epoch != picture.epoch or (before.slices and not picture.slices):
-            text = f"failed over to {self.place} (epoch {picture.epoch}); the view goes on"
+        emptied = bool(before.slices and not picture.slices)
+        if before.epoch != picture.epoch or (emptied and self.failing):  # an empty server has the first epoch
+            text = f"{self.place} began anew or took over (epoch {picture.epoch}); the view goes on"
             self.news = News(text, now_s)
+        elif emptied:
+            self.news = News("the pool has no slices any more", now_s)
         elif self.failing:
             self.news = News(f"{self.place} answers again", now_s)
 

@@ -15,7 +15,7 @@ from slicelock.errors import ConfigurationError, SlicelockError, StoreError
 from slicelock.events import Event
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
-from slicelock.store import EventReader, Store
+from slicelock.store import EventReader, PrimaryWatch, Store
 from slicelock.store.probe import may_write
 from slicelock.tui.intents import DrainSlices, Intent, RevokeTurn
 from slicelock.tui.tracks import KEPT_MS
@@ -79,6 +79,7 @@ class Source:
         self._events: EventReader | None = None
         self._asked: SimpleQueue[Intent] = SimpleQueue()
         self._look, self._stopped = threading.Event(), False
+        self._watch = PrimaryWatch(settings, self._look.set)
         self._rights_known = readonly
         self._thread = threading.Thread(target=self._run, name="slicelock-top", daemon=True)
 
@@ -89,6 +90,7 @@ class Source:
 
     def start(self) -> None:
         """Begin to ask."""
+        self._watch.start()
         self._thread.start()
 
     def ask(self, intent: Intent) -> None:
@@ -100,6 +102,7 @@ class Source:
         """Ask no more. A call that Redis does not answer is left to the end of the process."""
         self._stopped = True
         self._look.set()
+        self._watch.close()
         if self._thread.ident is not None:
             self._thread.join(patience_s)
         if not self._thread.is_alive():
@@ -139,6 +142,8 @@ class Source:
             return Away(str(failure))
         except SlicelockError as failure:
             return Away(f"{failure} {failure.advice}".strip())
+        except Exception as fault:  # noqa: BLE001 - shown; a view that stands still without a word would lie
+            return Away(f"what Redis says cannot be shown: {type(fault).__name__}: {fault}")
 
     def _probe(self) -> None:
         if self._rights_known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,9 +14,13 @@ import pytest
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import ConfigurationError
+from slicelock.events import Event
 from slicelock.exits import ExitCode
+from slicelock.metrics import serving
 from slicelock.metrics.exporter import Exporter
 from slicelock.metrics.leases import Leases
+from slicelock.metrics.stream import StreamMetrics
+from slicelock.model import Picture
 from slicelock.settings import StoreSettings
 from tests.cli.conftest import Call
 from tests.cli.programs import program
@@ -147,3 +152,67 @@ def test_a_client_that_says_nothing_is_in_nobodys_way(port: int) -> None:
         begun = time.monotonic()
         assert get(port, "/healthz")[0] == 200
         assert time.monotonic() - begun < 5
+
+
+def test_odd_events_are_passed_over(world: World, port: int) -> None:
+    world.declare("s")
+    redis, key = world.scripts.client, world.scripts.keys.events
+    for steps in ('[{"bytes": -5, "seconds": -5}]', '[{"bytes": 1e999}]', "[" * 100_000):
+        redis.xadd(
+            key, {"type": "ready", "t": "²", "slice": "s", "node": "n", "steps": steps, "seconds": "-9"}
+        )
+    redis.xadd(key, {"type": "held", "t": "9" * 5000, "slices": "s", "job": "j", "waited_ms": "1e999"})
+    redis.xadd(key, {"type": "epoch", "t": "1"})
+    counted(port, "slicelock_epochs_total{}", 1)
+    counted(port, "slicelock_switches_total{node=n,outcome=ready,slice=s}", 3)
+    assert get(port, "/healthz")[0] == 200
+
+
+def test_what_cannot_be_counted_is_told_once(
+    world: World, port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: StreamMetrics, event: Event, *rest: object) -> None:
+        raise KeyError(event.type)
+
+    monkeypatch.setattr(StreamMetrics, "_each", broken)
+    redis, key = world.scripts.client, world.scripts.keys.events
+    for kind in ("requeued", "requeued", "epoch"):
+        redis.xadd(key, {"type": kind, "t": "1", "slice": "s", "node": "n"})
+    counted(port, "slicelock_epochs_total{}", 1)
+    told = [one.getMessage() for one in caplog.records]
+    assert len(told) == 1 and "cannot be counted" in told[0]
+
+
+def test_a_picture_that_cannot_be_read_is_told_and_logged(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(pool: str, raw: object) -> Picture:
+        raise ValueError("no number")
+
+    monkeypatch.setattr(Picture, "of", broken)
+    assert get(port, "/metrics") == (500, "ValueError: no number; the log says where\n")
+    assert "/metrics cannot be told" in caplog.text and "no number" in caplog.text
+
+
+def test_a_fault_beside_the_pages_is_logged_and_a_client_that_left_is_not(
+    port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: object, status: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(serving._Handler, "send_response", fails)
+    fault: Exception = BrokenPipeError()
+    with pytest.raises(OSError):
+        get(port, "/healthz")
+    assert caplog.text == ""
+    fault = ValueError("wrong")
+    with pytest.raises(OSError):
+        get(port, "/healthz")
+    wait_until(lambda: "ValueError: wrong" in caplog.text)
+
+
+def test_it_can_listen_at_an_address_of_version_6(slicelock_env: dict[str, str]) -> None:
+    with Exporter(StoreSettings.load(), "[::1]:0", lambda line: None) as made:
+        assert made.server.url == f"http://[::1]:{made.server.port}"
+        with urllib.request.urlopen(f"{made.server.url}/healthz", timeout=10) as answer:
+            assert answer.read() == b"ok\n"

@@ -220,7 +220,7 @@ def test_a_real_pool_with_agents_and_jobs(
 # ---------------------------------------------------------------- Redis away
 
 
-def test_an_outage_is_told_and_an_empty_server_is_a_failover(
+def test_an_outage_is_told_and_an_empty_server_has_begun_anew(
     own_server: Callable[..., EmbeddedServer], make_pane: MakePane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = own_server(port=0)
@@ -234,7 +234,7 @@ def test_an_outage_is_told_and_an_empty_server_is_a_failover(
     server.kill()
     pane.wait_for(f"no answer from 127.0.0.1:{server.port} for", "no answer", "job-a train")
     server.start()
-    pane.wait_for(f"failed over to 127.0.0.1:{server.port}", "has no slices")
+    pane.wait_for(f"127.0.0.1:{server.port} began anew", "has no slices")
     store = Store(StoreSettings.load())
     fill(store)
     store.close()

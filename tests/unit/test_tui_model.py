@@ -153,15 +153,22 @@ def test_an_outage_is_told_after_three_seconds_and_its_end(view: View) -> None:
 def test_a_failover_is_told(view: View) -> None:
     view.take_picture(later(view, epoch=4), 1.0)
     told = view.notice(1.0)
-    assert told is not None and told.text == "failed over to redis:6379 (epoch 4); the view goes on"
+    assert told is not None and told.text == "redis:6379 began anew or took over (epoch 4); the view goes on"
 
 
-def test_an_empty_server_is_a_failover_too_and_the_view_goes_on(view: View) -> None:
+def test_an_empty_server_after_an_outage_has_begun_anew_and_the_view_goes_on(view: View) -> None:
+    view.take_failure("refused")
     view.take_picture(later(view, slices=(), nodes=(), gathering=()), 1.0)
     told = view.notice(1.0)
-    assert told is not None and "failed over" in told.text
+    assert told is not None and "began anew" in told.text
     assert names(view) == []
     assert press(view, "j", "r", "d", "enter") is None
+
+
+def test_an_operator_may_forget_the_last_slice(view: View) -> None:
+    view.take_picture(later(view, slices=()), 1.0)
+    told = view.notice(1.0)
+    assert told is not None and told.text == "the pool has no slices any more"
 
 
 def test_jobs_keep_their_colours(view: View) -> None:
@@ -170,3 +177,11 @@ def test_jobs_keep_their_colours(view: View) -> None:
     assert len(set(colours)) == len(jobs)
     view.palette.meet(["another", "aaa"])
     assert [view.palette.colour(job) for job in jobs] == colours
+
+
+def test_what_redis_answers_cannot_command_the_terminal(view: View) -> None:
+    view.tell("not done: x\x1b[2J\ny", 1.0)
+    told = view.notice(1.0)
+    assert told is not None and told.text == "not done: x␛[2J y"
+    view.take_failure("x\x1b[2J")
+    assert view.failing == "x␛[2J"
