@@ -99,12 +99,13 @@ class StoreSettings(_Base):
     """Instead of `redis_password`: a file with the password, as Docker, Kubernetes and systemd hand secrets
     out. It stays out of the environment."""
     sentinels: str | None = None
-    """Instead of the URL: the Sentinels, as `host:26379,host:26379,host:26379`. TLS is used when `tls_ca` or
-    `tls_cert` is set."""
+    """Instead of the URL: the Sentinels, as `host:26379,host:26379,host:26379`."""
     sentinel_name: str = "mymaster"
     """With `sentinels`: the name by which they know the primary."""
     sentinel_db: Annotated[int, Field(ge=0)] = 0
     """With `sentinels`: the number of the database."""
+    sentinel_tls: bool = False
+    """With `sentinels`: TLS, to them and to Redis. It is also used when `tls_ca` or `tls_cert` is set."""
     sentinel_user: str | None = None
     """The user of the Sentinels, if they have passwords of their own."""
     sentinel_password: SecretStr | None = None
@@ -161,7 +162,7 @@ class StoreSettings(_Base):
     def url(self) -> str:
         """The Redis URL; ConfigurationError when it is not set."""
         if self.sentinels is not None:
-            tls = "s" if self.tls_ca or self.tls_cert else ""
+            tls = "s" if self.sentinel_tls or self.tls_ca or self.tls_cert else ""
             return f"redis{tls}+sentinel://{self.sentinels}/{self.sentinel_name}/{self.sentinel_db}"
         if self.redis_url is None:
             raise ConfigurationError(

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 from slicelock.companion.inbox import ThreadInbox
+from slicelock.companion.launch import short_name
 from slicelock.errors import SlicelockError
 from slicelock.protocol import Ledger, Part, Who, Wish, acquire, give_back
 from slicelock.store import Store
@@ -20,8 +21,8 @@ class Evictor:
     """Asks for the slices while the job still has them, so that it is next in the queue."""
 
     def __init__(self, who: Who, store: Store) -> None:
-        suffix = f".evict-{who.member}"
-        self.who = replace(who, run=who.run[: 64 - len(suffix)] + suffix, member="0", members=1)
+        run = short_name(f"{who.run}.evict-{who.member}")
+        self.who = replace(who, run=run, member="0", members=1)
         self.ledger, self._store = Ledger(self.who), store
 
     def ask(self, slices: tuple[str, ...], lane: str) -> None:

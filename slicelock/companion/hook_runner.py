@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,6 +19,7 @@ from slicelock.identity import ProcessIdentity
 
 log = logging.getLogger("slicelock")
 
+LOOP_LOOK_S = 1.0  # between two looks whether an event loop still runs
 LOADED, OFFLOADED, UNSURE = "loaded", "offloaded", "unsure"
 
 Command = dict[str, Any]
@@ -113,12 +115,16 @@ class HookRunner:
 
     def _obey(self, command: Command) -> None:
         begun = time.monotonic()
-        page = page_of(str(ProcessIdentity.of()), int(command["n"]))
-        moved, reason = self._run_hooks(command["what"], command["slice"], page)
+        try:
+            page = page_of(str(ProcessIdentity.of()), int(command["n"]))
+            moved, reason = self._run_hooks(command["what"], command["slice"], page)
+        except BaseException as failure:  # an agent waits for the answer
+            log.exception("a command could not be carried out: %r", command)
+            moved, reason = 0, f"{type(failure).__name__}: {failure}"
         self.answers[_key(command)] = {
             "n": command["n"],
             "what": command["what"],
-            "slice": command["slice"],
+            "slice": command.get("slice", ""),
             "outcome": "failed" if reason else "done",
             "reason": reason,
             "bytes": moved,
@@ -168,6 +174,21 @@ async def _awaited(result: Awaitable[Any]) -> Any:
 
 
 def _on_loop(offer: Offer, method: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    if offer.loop is None or offer.loop.is_closed():
-        raise RuntimeError("the event loop that registered it has ended; register it from a running one")
-    return asyncio.run_coroutine_threadsafe(method(), offer.loop).result()
+    loop = _running(offer)
+    work = asyncio.run_coroutine_threadsafe(method(), loop)
+    while True:
+        try:
+            return work.result(LOOP_LOOK_S)
+        except TimeoutError:
+            if work.done():
+                raise  # the hook's own
+            _running(offer, work)
+
+
+def _running(offer: Offer, work: Future[Any] | None = None) -> asyncio.AbstractEventLoop:
+    """The loop for its coroutines. One that runs no more would never end what it was given."""
+    if offer.loop is not None and offer.loop.is_running():
+        return offer.loop
+    if work is not None:
+        work.cancel()
+    raise RuntimeError("the event loop that registered it does not run; register it from one that does")

@@ -84,10 +84,10 @@ def _minted(job: str, members: int, environ: MutableMapping[str, str]) -> str:
 def _launchers_run(environ: Mapping[str, str]) -> str | None:
     if "TORCHELASTIC_RUN_ID" in environ:
         restarts = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return _name(f"{_rendezvous(environ)}-{restarts}")
+        return short_name(f"{_rendezvous(environ)}-{restarts}")
     if step := _slurm_step(environ):
         requeued = environ.get("SLURM_RESTART_COUNT", "")
-        return _name(f"slurm-{environ['SLURM_JOB_ID']}-{step}" + (f"-{requeued}" if requeued else ""))
+        return short_name(f"slurm-{environ['SLURM_JOB_ID']}-{step}" + (f"-{requeued}" if requeued else ""))
     return None
 
 
@@ -110,7 +110,7 @@ def _slurm_step(environ: Mapping[str, str]) -> str:
     return environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
 
 
-def _name(text: str) -> str:
+def short_name(text: str) -> str:
     """`text` as a name; one that had to be changed or cut keeps a hash, so that it stays unique."""
     if NAME.fullmatch(text):
         return text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
@@ -37,21 +38,26 @@ class Target:
     place: str
     sentinels: tuple[Address, ...] = ()
     service: str = ""
-    variable: str = "SLICELOCK_REDIS_URL"
-    """The setting that says so."""
+    named_by: str = "SLICELOCK_REDIS_URL"
+    """The setting that gives the name of the primary."""
     sentinel_options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class _WrongError(Exception):
+    """Why a URL cannot be used, and the advice."""
 
 
 def target_of(settings: StoreSettings) -> Target:
     """ConfigurationError names what is wrong with the URL, or with what goes with it, and the remedy."""
-    url = settings.url()
-    scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES:
-        raise _wrong("it begins with none of " + ", ".join(f"{one}://" for one in SCHEMES), FORMS)
-    if scheme != "unix" and "@" in rest.partition("/")[2].partition("?")[0]:
-        raise _senseless()  # a slash in a password; what follows it must not be shown as something else
-    read = _sentinels if scheme.endswith(SENTINEL) else _one_server
-    target = read(scheme, rest)
+    try:
+        target = _read(settings.url())
+    except _WrongError as wrong:
+        why, advice = wrong.args
+        by_url = "SLICELOCK_REDIS_URL is not a Redis URL that can be used"
+        subject = by_url if settings.sentinels is None else "SLICELOCK_SENTINELS cannot be used"
+        raise ConfigurationError(f"{subject}: {why}.", advice=advice) from None
+    if settings.sentinels is not None:
+        target = replace(target, named_by="SLICELOCK_SENTINEL_NAME")
     target.options.update(_credentials(settings, target.options))
     if target.sentinels:
         target.sentinel_options.update(_sentinel_credentials(settings))
@@ -62,13 +68,26 @@ def target_of(settings: StoreSettings) -> Target:
 # ---------------------------------------------------------------- URLs
 
 
+def _read(url: str) -> Target:
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES:
+        raise _wrong("it begins with none of " + ", ".join(f"{one}://" for one in SCHEMES), FORMS)
+    # One of these signs in a password: what follows it must not be taken, or shown, for something else.
+    _, *behind = re.split("[/?]", rest, maxsplit=1)
+    if "#" in rest or (scheme != "unix" and "@" in "".join(behind)):
+        raise _senseless()
+    read = _sentinels if scheme.endswith(SENTINEL) else _one_server
+    return read(scheme, rest)
+
+
 def _one_server(scheme: str, rest: str) -> Target:
     url = f"{scheme}://{rest}"
     parts = _split(url)
     if scheme == "unix":
-        if parts.hostname or not parts.path:
+        if parts.netloc.rpartition("@")[2] or not parts.path:
             raise _wrong("the socket's path must be absolute", "Use unix:///path, with three slashes.")
     else:
+        _check_host(parts.hostname or "")
         _check_database(parts.path)
     options = _options(url)
     if "path" in options:
@@ -118,7 +137,17 @@ def _address(text: str) -> Address:
         )
     if not port.isdigit() or not 0 < int(port) < 65_536:
         raise _wrong(f"the Sentinel {text} has no port that is a number", "Write each as host:port.")
+    _check_host(bare)
     return bare, int(port)
+
+
+def _check_host(host: str) -> None:
+    try:
+        host.encode("idna")  # as each connection does
+    except UnicodeError:
+        raise _wrong(
+            f"{host} is no host's name", "Use a name without empty parts, each of at most 63 letters."
+        ) from None
 
 
 def _split(url: str) -> SplitResult:
@@ -130,7 +159,7 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _senseless() -> ConfigurationError:
+def _senseless() -> _WrongError:
     return _wrong(
         "its host and port make no sense",
         "Use host:port; in a user or password, write special characters in percent form.",
@@ -156,10 +185,8 @@ def _options(url: str) -> dict[str, Any]:
     return options
 
 
-def _wrong(why: str, advice: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"SLICELOCK_REDIS_URL is not a Redis URL that can be used: {why}.", advice=advice
-    )
+def _wrong(why: str, advice: str) -> _WrongError:
+    return _WrongError(why, advice)
 
 
 # ---------------------------------------------------------------- what goes with the URL

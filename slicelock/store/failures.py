@@ -59,11 +59,13 @@ def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
     if text.startswith(DATABASE):
         return ConfigurationError(
             f"Redis at {place} has no such database: {text}.",
-            advice="Correct the number at the end of SLICELOCK_REDIS_URL, usually 0.",
+            advice="Correct the number at the end of SLICELOCK_REDIS_URL, or SLICELOCK_SENTINEL_DB; it is "
+            "usually 0.",
         )
     return ConfigurationError(
         f"Redis at {place} refuses the user or the password: {text}.",
-        advice="Check the credentials in SLICELOCK_REDIS_URL.",
+        advice="Check the credentials in SLICELOCK_REDIS_URL, or SLICELOCK_REDIS_USER and "
+        "SLICELOCK_REDIS_PASSWORD.",
     )
 
 
@@ -79,5 +81,5 @@ def _unreached(text: str, place: str, *, sent: bool) -> StoreError:
         return StoreTimeout(f"Redis at {place} did not answer: {text}. The call may have been carried out.")
     return StoreUnavailable(
         f"Redis at {place} cannot be reached: {text}.",
-        advice="Check that it runs, and SLICELOCK_REDIS_URL.",
+        advice="Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS.",
     )

@@ -52,7 +52,7 @@ class Route:
     """The way to one primary by its Sentinels. All connections of a process share one."""
 
     def __init__(self, target: Target) -> None:
-        self.service, self._variable = target.service, target.variable
+        self.service, self._named_by = target.service, target.named_by
         self._dialer = Dialer(
             target.sentinel_options, tls=target.tls, name="sentinel", timeout=ASK_S, protocol=RESP3
         )
@@ -154,7 +154,7 @@ class Route:
     def _unknown(self) -> ConfigurationError:
         return ConfigurationError(
             f"The Sentinels know no primary named {self.service!r}.",
-            advice=f"Correct the name in {self._variable}; `SENTINEL MASTERS` lists those they know.",
+            advice=f"Correct the name in {self._named_by}; `SENTINEL MASTERS` lists those they know.",
         )
 
     # ------------------------------------------------------------ connections

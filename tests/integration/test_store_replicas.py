@@ -26,14 +26,19 @@ def settings(url: str, **facts: object) -> StoreSettings:
     return StoreSettings.load(redis_url=url, pool=POOL, **({"store_timeout": 0.5} | facts))
 
 
+def in_step(server: EmbeddedServer) -> None:
+    """Return when the replica has confirmed everything up to now."""
+    with connect(server.url) as client:
+        wait_until(lambda: client.set("x", "1") and client.wait(1, 100) == 1)
+        client.delete("x")
+
+
 @pytest.fixture
 def primary(own_server: Callable[..., EmbeddedServer]) -> EmbeddedServer:
     """A primary with one replica, which is in step, and the agentless slice a."""
     made = own_server(port=0, options={"repl-diskless-sync-delay": "0"})
     own_server(port=0, options={"replicaof": f"127.0.0.1 {made.port}"})
-    with connect(made.url) as client:  # a replica confirms nothing in the first second after it was copied
-        wait_until(lambda: client.set("x", "1") and client.wait(1, 100) == 1)
-        client.delete("x")
+    in_step(made)  # a replica confirms nothing in the first second after it was copied
     with closing(Store(settings(made.url))) as store:
         store.run(Declare("a", {}))
     return made
@@ -66,7 +71,7 @@ async def grant(kind: str, given: StoreSettings, *before: Callable[[], None]) ->
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_confirmed_grant_counts(kind: str, primary: EmbeddedServer) -> None:
-    assert (await grant(kind, settings(primary.url))).outcome == "HELD"
+    assert (await grant(kind, settings(primary.url, store_timeout=5.0))).outcome == "HELD"
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -78,7 +83,7 @@ async def test_an_unconfirmed_grant_does_not(kind: str, primary: EmbeddedServer)
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_more_replicas_than_there_are_confirm_nothing(kind: str, primary: EmbeddedServer) -> None:
     with pytest.raises(errors.NotReplicated, match="1 of 2 replicas"):
-        await grant(kind, settings(primary.url, wait_replicas=2))
+        await grant(kind, settings(primary.url, wait_replicas=2, store_timeout=2.0))
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -96,10 +101,12 @@ async def test_without_replicas_nothing_is_waited_for(own_server: Callable[..., 
 
 async def test_a_grant_written_by_another_connection_is_confirmed_too(primary: EmbeddedServer) -> None:
     """`WAIT` counts from the connection's own last write; here that one is older than the grant."""
-    with closing(Store(settings(primary.url))) as first, closing(Store(settings(primary.url))) as second:
+    other = Store(settings(primary.url, wait_replicas=0))  # what it is told itself needs no confirmation
+    with closing(other) as first, closing(Store(settings(primary.url))) as second:
         holder = Acquire("r2", "j2", "main", 1, "0", 1, ("a",), "b:9:2:3", 60_000, 15_000)
         assert first.run(holder).outcome == "HELD"
         assert second.run(acquire()).outcome == "QUEUED"
+        in_step(primary)  # else its own last write would not be confirmed either
         cut(primary)
         first.run(Cancel("r2", "j2", "main", 1))
         with pytest.raises(errors.NotReplicated):

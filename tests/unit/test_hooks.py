@@ -13,7 +13,7 @@ from slicelock.companion import Offer
 from slicelock.companion.hook_runner import HookRunner
 from slicelock.errors import ConfigurationError
 from slicelock.hooks import Hook, SelfOffload
-from tests.support.wait import wait_until
+from tests.support.wait import wait_until, wait_until_async
 
 
 class Recorder:
@@ -170,6 +170,48 @@ async def test_coroutines_run_on_the_loop_that_registered_them(runner: HookRunne
     assert (await asyncio.to_thread(run, runner, 1, "offload"))["bytes"] == 7
     await asyncio.to_thread(run, runner, 2, "reload")
     assert hook.loops == [loop, loop]
+
+
+@pytest.mark.parametrize("mark", ["x", "-", ""])
+def test_a_command_that_makes_no_sense_is_answered_too(runner: HookRunner, mark: str) -> None:
+    runner.offers = [Offer(Recorder(), (), None)]
+    for _ in range(2):  # it may come again once Redis has the answer
+        runner.submit({"n": mark, "what": "offload", "slice": "a"})
+        answer = wait_until(lambda: runner.answers.get((mark, "offload")))
+        assert answer["outcome"] == "failed"
+        assert "ValueError" in answer["reason"]
+        runner.taken((answer,))
+    runner.submit({"n": "7", "what": "offload"})
+    assert "KeyError" in wait_until(lambda: runner.answers.get(("7", "offload")))["reason"]
+    assert run(runner, 8, "offload")["outcome"] == "done"
+
+
+def test_a_loop_that_does_not_run_is_a_failure_and_no_end(
+    runner: HookRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two `run_until_complete`, or because it ended while a hook was under way."""
+    monkeypatch.setattr("slicelock.companion.hook_runner.LOOP_LOOK_S", 0.02)
+    loop, begun = asyncio.new_event_loop(), threading.Event()
+
+    class Long(Coroutines):
+        async def offload(self) -> int:
+            begun.set()
+            await asyncio.sleep(3600)
+            return 1
+
+    runner.offers = [Offer(Coroutines(), (), loop)]
+    assert "does not run" in run(runner, 1, "offload")["reason"]
+    runner.offers = [Offer(Long(), (), loop)]
+
+    async def until_begun() -> None:
+        runner.submit(command(2, "offload"))
+        await wait_until_async(begun.is_set)
+
+    loop.run_until_complete(until_begun())
+    answer = wait_until(lambda: runner.answers.get(("2", "offload")))
+    assert "does not run" in answer["reason"]
+    loop.run_until_complete(asyncio.sleep(0))  # it is cancelled
+    loop.close()
 
 
 def test_coroutines_without_their_loop_are_a_failure(

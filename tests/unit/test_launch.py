@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from slicelock.companion.evictor import Evictor
 from slicelock.companion.launch import Launch, who_am_i
 from slicelock.errors import ConfigurationError
 from slicelock.keys import NAME
 from slicelock.settings import Settings
+from tests.support.flows import who
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}
 
@@ -118,3 +120,15 @@ def test_several_members_need_a_common_run() -> None:
 def test_the_job_must_be_named() -> None:
     with pytest.raises(ConfigurationError, match="SLICELOCK_JOB"):
         who_am_i(Settings(), {})
+
+
+def test_the_evictors_run_has_an_allowed_name_of_its_own() -> None:
+    def evictor(run: str, member: str) -> str:
+        return Evictor(who(run=run, member=member), cast(Any, None)).who.run
+
+    long = "r" * 63
+    runs = [evictor(f"{long}1", "m" * 64), evictor(f"{long}2", "m" * 64), evictor(f"{long}1", "0")]
+    runs += [evictor("r1", "0"), evictor("r1", "1")]
+    assert len(set(runs)) == len(runs)
+    assert all(NAME.fullmatch(run) for run in runs)
+    assert evictor("r1", "0") == "r1.evict-0"

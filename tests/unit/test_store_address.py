@@ -73,11 +73,60 @@ def test_nonsense_is_named(url: str, match: str) -> None:
         target(url)
 
 
-@pytest.mark.parametrize("url", ["redis://:pa/secret@h:1", "rediss://u:s:secret@h:secret/0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:pa/secret@h:1",
+        "rediss://u:s:secret@h:secret/0",
+        "redis://user:12#34secret@h:6379/0",
+        "redis://user:12?34secret@h:6379/0",
+        "redis://user:12/34secret@h:6379/0",
+        "redis://user:12/0?34secret@h:6379/0",
+        "redis://h:6379/0#secret",
+        "redis+sentinel://user:12?secret@h1:1,h2:2/m",
+        "redis+sentinel://user:12#secret@h1:1,h2:2/m",
+        "redis+sentinel://h1:1,h2:2/m/0#secret",
+        "unix://:12/secret@/run/redis.sock",
+        "unix://:12?secret@/run/redis.sock",
+        "unix:///run/redis.sock?password=12#secret",
+    ],
+)
 def test_no_part_of_a_password_is_in_the_message(url: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         target(url)
     assert "secret" not in str(caught.value)
+    assert "12" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://a..b:6379", "redis://.h", f"redis://{'x' * 64}.example", "redis+sentinel://h1:1,a..b:2/m"],
+)
+def test_a_host_that_no_connection_can_name_is_refused(url: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"SLICELOCK_REDIS_URL.* is no host's name"):
+        target(url)
+
+
+@pytest.mark.parametrize("url", ["redis://[::1]:6379", "redis://[fe80::1%25eth0]:1", "redis://h.example.:1"])
+def test_hosts_of_every_kind_are_welcome(url: str) -> None:
+    target(url)
+
+
+@pytest.mark.parametrize("given", ["h1", "h1:1", "h1:1,h2:x", "u:secret#@h1:1,h2:2"])
+def test_sentinels_that_make_no_sense_are_blamed_and_not_the_url(given: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"^SLICELOCK_SENTINELS cannot be used") as caught:
+        target(sentinels=given)
+    assert "SLICELOCK_REDIS_URL" not in str(caught.value)
+
+
+def test_the_setting_that_names_the_primary_is_known() -> None:
+    assert target(sentinels=SENTINELS).named_by == "SLICELOCK_SENTINEL_NAME"
+    assert target(f"redis+sentinel://{SENTINELS}/m").named_by == "SLICELOCK_REDIS_URL"
+
+
+def test_tls_with_the_systems_certificates_can_be_asked_for() -> None:
+    assert target(sentinels=SENTINELS, sentinel_tls=True).tls
+    assert not target(sentinels=SENTINELS).tls
 
 
 def test_sentinels_a_name_and_a_database_in_one_url() -> None:

@@ -46,6 +46,7 @@ def test_a_database_that_the_server_lacks_is_a_wrong_setting(text: str) -> None:
     explained = explain(redis_errors.ResponseError(text), "x", sent=False)
     assert isinstance(explained, errors.ConfigurationError)
     assert "SLICELOCK_REDIS_URL" in str(explained)
+    assert "SLICELOCK_SENTINEL_DB" in str(explained)
 
 
 @pytest.mark.parametrize("version", ["2.8.24", "5.0.14", "6.0.16"])
