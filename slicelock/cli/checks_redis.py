@@ -201,7 +201,7 @@ def rights(facts: ServerFacts) -> Iterator[Finding]:
         return
     may = [part for part, lacking in facts.parts.items() if not lacking]
     lacking = facts.parts["client"]
-    if may and (not lacking or len(lacking) == len(TURNING)):
+    if may and (not lacking or {call.split()[0] for call in lacking} == set(TURNING)):
         yield Finding("rights", Severity.OK, f"{who} may {', '.join(PARTS[part] for part in may)}")
     else:
         found = f"{who} lacks, to {PARTS['client']}: {', '.join(lacking)}"
@@ -223,20 +223,28 @@ def sentinels(facts: Sequence[SentinelFacts]) -> Iterator[Finding]:
         return
     named, there = len(facts), [one for one in facts if not one.trouble]
     most = named // 2 + 1
-    silent = ", ".join(one.name for one in facts if one.trouble)
+    silent = ", ".join(f"{one.name} ({one.trouble.rstrip('.')})" for one in facts if one.trouble)
     yield finding(
         "sentinels",
         len(there) < named or named < 3,
         f"{len(there)} of {named} answer{f'; not {silent}' if silent else ''}",
-        "Start those that are away; name three or more, on machines of their own.",
+        "Start those that are away, or correct what they refuse; name three or more, on machines of their own.",
         Severity.CRITICAL if len(there) < most else Severity.WARNING,
         meaning="Without most of them nobody finds the primary, and none is promoted.",
     )
     if not there:
         return
     yield _agreement(there)
-    yield _quorum(there)
-    known = {one.others + 1 for one in there}
+    if told := [one for one in there if one.told]:
+        yield from _failover(told)
+    else:
+        yield Finding("quorum", Severity.OK, f"{NOT_TOLD}: SENTINEL MASTER is refused")
+
+
+def _failover(told: Sequence[SentinelFacts]) -> Iterator[Finding]:
+    """Whether they could promote a replica."""
+    yield _quorum(told)
+    named, known = told[0].named, {one.others + 1 for one in told}
     yield finding(
         "sentinels known",
         known != {named},
@@ -245,7 +253,7 @@ def sentinels(facts: Sequence[SentinelFacts]) -> Iterator[Finding]:
         Severity.WARNING,
         meaning="Sentinels that nobody runs any more still count for the majority that a failover needs.",
     )
-    replicas = max(one.replicas for one in there)
+    replicas = max(one.replicas for one in told)
     yield finding(
         "failover",
         replicas == 0,
@@ -257,7 +265,7 @@ def sentinels(facts: Sequence[SentinelFacts]) -> Iterator[Finding]:
 
 def _agreement(there: Sequence[SentinelFacts]) -> Finding:
     primaries = {one.primary for one in there}
-    ill = {one.flags for one in there if one.flags != "master"}
+    ill = {one.flags for one in there if one.told and one.flags != "master"}
     return finding(
         "primary",
         len(primaries) > 1 or bool(ill),

@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from slicelock.errors import SlicelockError
 from slicelock.settings import StoreSettings
 from slicelock.store.address import Address, target_of
 from slicelock.store.connect import Link
-from slicelock.store.sentinel import Route
+from slicelock.store.sentinel import Route, address_in
 
 PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class SentinelFacts:
-    """One Sentinel. `trouble`: why it did not answer; `quorum`: what it says of a failover now."""
+    """One Sentinel. `trouble`: why it is of no use; `quorum`: what it says of a failover now.
+
+    `told`: whether this user may ask it for more than the primary's address.
+    """
 
     name: str
     trouble: str = ""
@@ -31,6 +34,7 @@ class SentinelFacts:
     quorum: str = ""
     named: int = field(default=0)
     """How many Sentinels the settings name."""
+    told: bool = True
 
 
 def ask_sentinels(settings: StoreSettings) -> list[SentinelFacts]:
@@ -57,7 +61,10 @@ def _facts(route: Route, address: Address, named: int) -> SentinelFacts:
 
 
 def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
-    facts = _pairs(_ask(link, "SENTINEL", "MASTER", service))
+    try:
+        facts = _pairs(_ask(link, "SENTINEL", "MASTER", service))
+    except NoPermissionError:
+        return _address(link, service, name, named)
     return SentinelFacts(
         name,
         primary=f"{facts.get('ip', '')}:{facts.get('port', '')}",
@@ -71,10 +78,20 @@ def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
     )
 
 
+def _address(link: Link, service: str, name: str, named: int) -> SentinelFacts:
+    """What clients ask for, and no more."""
+    place = address_in(_ask(link, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service))
+    if place is None:
+        return SentinelFacts(name, trouble=f"it knows no primary named {service!r}", named=named)
+    return SentinelFacts(name, primary=f"{place[0]}:{place[1]}", named=named, told=False)
+
+
 def _quorum(link: Link, service: str) -> str:
-    """Why the Sentinels could not fail over now; empty when they could."""
+    """Why the Sentinels could not fail over now; empty when they could, and where this user may not ask."""
     try:
         _ask(link, "SENTINEL", "CKQUORUM", service)
+    except NoPermissionError:
+        return ""
     except ResponseError as refused:
         return str(refused)
     return ""

@@ -75,6 +75,8 @@ class Tracks:
         if picture.now_ms - self._forgot > FORGET_MS:
             self._forgot = picture.now_ms
             self._history.forget(picture.now_ms - KEPT_MS)
+            known = _runs(picture) | {event.text("run") for event in self.events}
+            self._jobs = {run: job for run, job in self._jobs.items() if run in known}
 
     # ------------------------------------------------------------ what it says
 
@@ -140,6 +142,14 @@ class Tracks:
         here = (event for event in reversed(self.events) if event.concerns(name))
         about = (event for event in here if event.slices or event.text("node") in ("", *nodes))
         return list(islice(about, max(most, 0)))
+
+
+def _runs(picture: Picture) -> set[str]:
+    """The runs that a picture names: in turns and queues, and on devices."""
+    requests = [one for each in picture.slices for one in (each.holder, *each.queue) if one]
+    reports = [report for node in picture.nodes for report in node.reports.values()]
+    there = {str(run) for report in reports for what in ("loaded", "saved") for run in report.get(what) or ()}
+    return there | {one.run for one in (*requests, *picture.gathering)}
 
 
 def recent(parts: list[Turn] | list[Switch], first: int) -> Iterator[Turn | Switch]:

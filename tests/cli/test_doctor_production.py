@@ -79,6 +79,8 @@ SENTINEL = SentinelFacts("s1:26379", "", "p:6379", 2, 2, 2, "master", 5000, "", 
         ([{}, {}, {}], {}),
         ([{}, {}, {"trouble": "away"}], {"sentinels": "warning"}),
         ([{}, {"trouble": "away"}, {"trouble": "away"}], {"sentinels": "critical"}),
+        ([{"told": False, "flags": "", "others": 0}] * 3, {}),
+        ([{}, {}, {"told": False, "flags": "", "others": 0}], {}),
         ([{}, {}, {"primary": "q:6379"}], {"primary": "critical"}),
         ([{}, {}, {"flags": "s_down,master"}], {"primary": "critical"}),
         ([{}, {}, {"needed": 1}], {"quorum": "warning"}),
@@ -199,3 +201,28 @@ def test_real_sentinels(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
         code, seen = findings(call)
         assert code == ExitCode.UNREACHABLE
         assert seen["sentinels"]["severity"] == "critical"
+
+
+ENOUGH = "+hello +ping +subscribe +client|setname +sentinel|get-master-addr-by-name"
+
+
+def test_a_user_of_the_sentinels_with_the_least_rights(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What clients need is enough; what is refused is said, and by whom."""
+    with Deployment(binary_of(wanted_servers()[0]), replicas=1) as made:
+        made.wait_ready()
+        for sentinel in made.sentinels:
+            with sentinel.client() as client:
+                client.execute_command("ACL", "SETUSER", "least", "on", ">secret", "&*", *ENOUGH.split())
+        monkeypatch.setenv("SLICELOCK_REDIS_URL", made.url)
+        monkeypatch.setenv("SLICELOCK_SENTINEL_USER", "least")
+        monkeypatch.setenv("SLICELOCK_SENTINEL_PASSWORD", "secret")
+        code, seen = findings(call)
+        assert code == ExitCode.DONE, seen
+        assert seen["sentinels"]["found"] == "3 of 3 answer" and seen["sentinels"]["severity"] == "ok"
+        assert seen["quorum"]["found"].startswith(checks_redis.NOT_TOLD)
+        with made.sentinels[0].client() as client:
+            client.execute_command("ACL", "SETUSER", "least", ">other", "<secret")
+        _, seen = findings(call)
+        assert seen["sentinels"]["severity"] == "warning"
+        assert "2 of 3 answer; not 127.0.0.1:" in seen["sentinels"]["found"]
+        assert "refuses" in seen["sentinels"]["found"], seen["sentinels"]

@@ -6,7 +6,7 @@ import pytest
 
 from slicelock.events import Event
 from slicelock.model import Picture, RequestView, SliceView
-from slicelock.tui.tracks import Tracks
+from slicelock.tui.tracks import EVENTS_KEPT, Tracks
 
 T = 1_800_000_000_000
 
@@ -103,3 +103,13 @@ def test_what_is_past_is_forgotten() -> None:
         tracks.take(turn(number * 30_000, 10_000, k=number))
         tracks.see(picture(number * 30_000 + 20_000))
     assert len(tracks.of("s").turns) < 40
+
+
+def test_runs_that_are_past_are_forgotten() -> None:
+    tracks = Tracks()
+    tracks.take(turn(0, 500, "old"))
+    for k in range(EVENTS_KEPT):
+        tracks.take([event("queued", 5_000 + k, "new", k)])
+    tracks.see(picture(3_600_000, "held", "holder"))
+    assert (tracks.job_of("run-old"), tracks.job_of("run-new")) == ("", "new")
+    assert tracks.job_of("run-holder") == "holder"

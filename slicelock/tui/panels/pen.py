@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from slicelock.tui.glyphs import Glyphs
@@ -109,8 +108,3 @@ def spread(left: Text, right: Text, width: int) -> Text:
     if room < 1:
         return cut(left, width)
     return Text.assemble(left, " " * room, right)
-
-
-def padded(line: str, width: int) -> str:
-    """A line without styles, exactly that wide."""
-    return set_cell_size(line, width) if cell_len(line) != width else line
