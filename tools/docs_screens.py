@@ -1,6 +1,6 @@
-"""Takes the docs' pictures of `slicelock top` from recorded states: SVG by rich, PNG by Chromium.
+"""Takes the docs' pictures of `slicelock top` from recorded states, as SVG by rich.
 
-    python tools/docs_screens.py            # writes docs/images/top-*.svg and top-*.png
+    python tools/docs_screens.py            # writes docs/images/top-*.svg
 
 The states are those that the tests draw. The times on the pictures are in UTC.
 """
@@ -8,10 +8,7 @@ The states are those that the tests draw. The times on the pictures are in UTC.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from io import StringIO
@@ -75,13 +72,12 @@ class Shot:
     height: int
     theme: str = "dark"
     keys: tuple[str, ...] = ()
-    png: bool = False
 
 
 SHOTS = (
-    Shot("top-wide-dark", "busy", 150, 30, keys=("end",), png=True),
+    Shot("top-wide-dark", "busy", 150, 30, keys=("end",)),
     Shot("top-wide-light", "busy", 150, 30, "light", keys=("end",)),
-    Shot("top-80x24-dark", "busy", 80, 24, keys=("end",), png=True),
+    Shot("top-80x24-dark", "busy", 80, 24, keys=("end",)),
     Shot("top-80x24-light", "busy", 80, 24, "light", keys=("end",)),
     Shot("top-switch", "busy", 100, 26, keys=("j", "enter")),
     Shot("top-revoke", "busy", 80, 24, keys=("end", "r")),
@@ -104,31 +100,12 @@ def draw(shot: Shot) -> str:
     return svg.replace("<style>", f"<title>{title}</title>\n<style>", 1)
 
 
-def photograph(svg: Path, png: Path, chromium: str) -> None:
-    """The SVG as Chromium shows it."""
-    head = svg.read_text(encoding="utf-8").split('viewBox="0 0 ', 1)[1].split('"', 1)[0]
-    width, height = (round(float(part)) for part in head.split())
-    with tempfile.TemporaryDirectory() as profile:
-        page = Path(profile) / "page.html"
-        page.write_text(
-            f'<body style="margin:0"><img src="{svg.as_uri()}" width="{width}" height="{height}">'
-        )
-        command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        command += [f"--user-data-dir={profile}", f"--window-size={width},{height}", f"--screenshot={png}"]
-        command += ["--default-background-color=00000000", "--allow-file-access-from-files", page.as_uri()]
-        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 def main(folder: str = "") -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     target = Path(folder) if folder else IMAGES
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     for shot in SHOTS:
-        svg = target / f"{shot.name}.svg"
-        svg.write_text(draw(shot), encoding="utf-8")
-        if chromium and shot.png:
-            photograph(svg.resolve(), svg.with_suffix(".png").resolve(), chromium)
+        (target / f"{shot.name}.svg").write_text(draw(shot), encoding="utf-8")
     print(f"docs: wrote {len(SHOTS)} pictures to {target}")
 
 

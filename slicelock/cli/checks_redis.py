@@ -228,7 +228,7 @@ def sentinels(facts: Sequence[SentinelFacts]) -> Iterator[Finding]:
         "sentinels",
         len(there) < named or named < 3,
         f"{len(there)} of {named} answer{f'; not {silent}' if silent else ''}",
-        "Start those that are away, or correct what they refuse; name three or more, on machines of their own.",
+        "Start those that are away; name three or more, on machines of their own.",
         Severity.CRITICAL if len(there) < most else Severity.WARNING,
         meaning="Without most of them nobody finds the primary, and none is promoted.",
     )
