@@ -248,7 +248,8 @@ class Settings(StoreSettings, LogSettings):
 
     no_nccl: bool = False
     """Says that this process has no NCCL group whenever it has yielded, so that the driver may save it
-    together with others. Agents read it (as `1`) from the environment that the process was started with."""
+    together with others. Agents read it (as `1` or `true`) from the environment that the process was started
+    with, not from `.env`."""
 
     @field_validator("job", "run", "member", "lane")
     @classmethod

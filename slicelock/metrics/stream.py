@@ -7,10 +7,12 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry
 
 from slicelock.events import GAP, Event
-from slicelock.metrics.families import SWITCHES_S, WAITS_S, Capped, Families, Family, Kind
+from slicelock.metrics.families import SWITCHES_S, WAITS_S, Capped, Families, Family, Kind, Metric
 
 SLICE, JOB, NODE = ("pool", "slice"), ("pool", "slice", "job"), ("pool", "slice", "node")
 STEP = ("pool", "node", "step", "way")
+MOST = {"slice": 1000, "node": 1000, "outcome": 50, "kind": 50, "step": 50, "way": 50}
+"""Different values of a label in one exporter; there are fewer where nobody means harm."""
 
 
 def _counter(name: str, meaning: str, labels: tuple[str, ...] = ("pool",)) -> Family:
@@ -56,8 +58,8 @@ class StreamMetrics:
     """Takes events in order."""
 
     def __init__(self, pool: str, registry: CollectorRegistry, jobs: Capped) -> None:
-        self._at = Families(COUNTED, registry, {"pool": pool}).at
-        self._jobs = jobs
+        self._made, self._jobs = Families(COUNTED, registry, {"pool": pool}), jobs
+        self._known = {name: Capped(most) for name, most in MOST.items()}
         self._takers: dict[str, Callable[[Event], None]] = {
             "held": self._held,
             "ended": self._ended,
@@ -78,6 +80,11 @@ class StreamMetrics:
         """Count one event; types that are not known are passed over."""
         if taker := self._takers.get(event.type):
             taker(event)
+
+    def _at(self, name: str, **labels: str) -> Metric:
+        """Events are written by whoever may write; what they name becomes `other` where it is too much."""
+        known = {label: self._known[label](value) for label, value in labels.items() if label in self._known}
+        return self._made.at(name, **labels | known)
 
     def _count(self, name: str, by: float = 1, **labels: str) -> None:
         self._at(f"slicelock_{name}", **labels).inc(by)

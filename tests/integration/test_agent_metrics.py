@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from slicelock_agent.agent import Agent
+from slicelock_agent.metrics import Serving
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
+from slicelock.settings import AgentSettings
 from tests.support.endpoint import get, samples
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
@@ -144,3 +150,35 @@ def test_scrapes_without_end_stand_in_no_switchs_way(
         run = agents.run(f"run-{number}")
         run.take("s", timeout=20)
         run.yield_()
+
+
+def test_nothing_is_served_before_there_is_something_to_tell(
+    server: EmbeddedServer, pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
+
+    class AtOnce(Serving):
+        """Somebody asks as soon as it listens."""
+
+        def __init__(self, address: str, registry: CollectorRegistry, in_touch: Callable[[], bool]) -> None:
+            super().__init__(address, registry, in_touch)
+            told.extend([in_touch(), any(registry.collect())])
+
+    async def live() -> None:
+        settings = AgentSettings(
+            redis_url=server.url,  # type: ignore[arg-type]
+            pool=pool,
+            node="n1",
+            metrics="0",
+            state_dir=tmp_path / "state",
+            sim_dir=tmp_path / "sim",
+        )
+        agent = Agent(settings, {"s": ("sim:d",)}, "test")
+        try:
+            await agent.start()
+        finally:
+            await agent.close()
+
+    monkeypatch.setattr("slicelock_agent.metrics.Serving", AtOnce)
+    asyncio.run(live())
+    assert told == [False, True]

@@ -266,5 +266,9 @@ def test_environments_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "1"}
     monkeypatch.setattr(discovery, "environment", lambda pid: settings)
     assert discovery.unsafe_nccl(1) == ["NCCL_NVLS_ENABLE=0"]
-    settings["SLICELOCK_NO_NCCL"] = "1"
-    assert discovery.unsafe_nccl(1) == []
+    for word in ("0", "false", ""):
+        settings["SLICELOCK_NO_NCCL"] = word
+        assert discovery.unsafe_nccl(1) == ["NCCL_NVLS_ENABLE=0"]
+    for word in ("1", "True", "yes", "on"):
+        settings["SLICELOCK_NO_NCCL"] = word
+        assert discovery.unsafe_nccl(1) == []

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from slicelock_agent.metrics import FAMILIES
 
+from slicelock.events import Event
 from slicelock.metrics.exporter import OWN
 from slicelock.metrics.families import Capped, Family, Kind
 from slicelock.metrics.pool import GAUGES
-from slicelock.metrics.stream import COUNTED
+from slicelock.metrics.stream import COUNTED, MOST, StreamMetrics
 
 PLACE = Path(__file__).parents[2] / "examples/monitoring"
 EVERY = (*GAUGES, *COUNTED, *OWN, *FAMILIES)
@@ -80,6 +82,20 @@ def test_names_and_labels_keep_to_the_conventions(one: Family) -> None:
 def test_names_of_jobs_are_bounded() -> None:
     capped = Capped(2)
     assert [capped(name) for name in ("a", "b", "c", "a", "d")] == ["a", "b", "other", "a", "other"]
+
+
+def test_forged_events_make_no_metrics_without_end() -> None:
+    registry = CollectorRegistry()
+    stream = StreamMetrics("p", registry, Capped())
+    for n in range(2 * MOST["slice"]):
+        word = f"x{n}"
+        facts = dict.fromkeys(("slice", "slices", "node", "kind", "outcome", "job"), word)
+        steps = json.dumps([{"step": word, "way": word}])
+        for kind in ("ready", "blocked", "ended", "silent"):
+            stream.take(Event("", kind, 0, {**facts, "steps": steps}))
+    for family in registry.collect():
+        for label in family.samples[0].labels if family.samples else ():
+            assert len({one.labels.get(label) for one in family.samples}) <= MOST.get(label, 100) + 1, label
 
 
 @pytest.mark.usefixtures("promtool")

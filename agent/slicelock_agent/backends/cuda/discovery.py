@@ -18,6 +18,7 @@ GROUPS = Path("/sys/fs/cgroup")
 SAFE_NCCL = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
 """With these the driver can restore a process that has an NCCL group; without any one of them it cannot."""
 NO_NCCL = "SLICELOCK_NO_NCCL"
+YES = ("1", "true", "t", "yes", "y", "on")  # what settings take for it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,7 +102,7 @@ def environment(pid: int) -> dict[str, str]:
 def unsafe_nccl(pid: int) -> list[str]:
     """The NCCL settings that the process lacks; empty when it has them, or says that it has no NCCL group."""
     words = environment(pid)
-    if words.get(NO_NCCL) == "1":
+    if words.get(NO_NCCL, "").lower() in YES:
         return []
     return [f"{name}={value}" for name, value in SAFE_NCCL.items() if words.get(name) != value]
 
