@@ -85,8 +85,10 @@ class Ear:
     # ------------------------------------------------------------ the companion
 
     def listen(self, seconds: float) -> list[Hint]:
-        """The messages that come within `seconds`; none while another one listens. Errors as of
-        `Subscription.listen`."""
+        """The messages that come within `seconds`; none while another one listens, or once it is closed.
+        Errors as of `Subscription.listen`."""
+        if self._closed:
+            return []
         if (lent := self._lent.get("to")) and not self._waits(lent):
             self.give_back(lent)
         if not self._lent:
@@ -102,9 +104,12 @@ class Ear:
             self._lock.release()
 
     def open(self, patience: float) -> None:
-        """Subscribe; StoreError when that is not possible."""
+        """Subscribe, unless it is closed; StoreError when that is not possible."""
         with self._lock:
-            self._subscription.open(patience)
+            if not self._closed:
+                self._subscription.open(patience)
+            if self._closed:  # meanwhile
+                self._subscription.drop()
 
     def close(self, patience: float) -> None:
         """Close the connection, also when somebody waits, who does so without messages from now on."""

@@ -146,8 +146,9 @@ class Party:
         until = time.monotonic() + FAREWELL_S
         for ledger in self._ledgers:
             self._say_farewell(ledger, until)
+        self.companion.retire()
+        self.store.close(max(until - time.monotonic(), 0.0))  # ends a call of the companion that hangs
         self.companion.stop()
-        self.store.close()
         for loop, store in self._async_stores.items():
             _close_in(loop, store, until)
 

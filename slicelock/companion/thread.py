@@ -89,15 +89,20 @@ class Companion:
         """Look at what there is to do now."""
         self._subscription.wake()
 
-    def stop(self) -> None:
-        """End the threads and close the connections; hooks that run are waited for, but not for long."""
+    def retire(self) -> None:
+        """Begin nothing new; `stop` follows."""
         self._stopped = True
-        self._watch.close()
         self._subscription.wake()
+
+    def stop(self) -> None:
+        """End the threads and close the connections; what is under way is waited for, but not for long."""
+        until = time.monotonic() + STOP_S
+        self.retire()
         for thread in (self._thread, self.hooks.stop()):
             if thread is not None and thread is not threading.current_thread():
-                thread.join(STOP_S)
-        self.ear.close(STOP_S)
+                thread.join(_left(until))
+        self._watch.close(_left(until))
+        self.ear.close(_left(until))
 
     # ------------------------------------------------------------ the thread
 
@@ -126,6 +131,8 @@ class Companion:
         self._register()
         self._deliver()
         self._beat()
+        if self._stopped:
+            return
         try:
             hints = self.ear.listen(self._until_next())
         except SlicelockError as failure:
@@ -263,7 +270,7 @@ class Companion:
             self.hooks.submit(command)
 
     def _missed(self, failure: SlicelockError) -> None:
-        if not self._schedule.beat.failures:
+        if not self._stopped and not self._schedule.beat.failures:
             log.warning("a heartbeat was not answered, the next ones follow: %s", failure)
         self._schedule.missed(time.monotonic())
 
@@ -282,3 +289,7 @@ class Companion:
 def _wake(part: Part) -> None:
     if part.inbox is not None:
         part.inbox.put()
+
+
+def _left(until: float) -> float:
+    return max(until - time.monotonic(), 0.0)

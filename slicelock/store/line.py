@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from slicelock.store.connect import Link, socket_of
+from slicelock.store.connect import Link, cut, socket_of
 
 SIZE = 65_536  # bytes that are read at a time
 _NOTHING = object()
@@ -54,6 +54,10 @@ class Line:
     def close(self) -> None:
         """Close the connection."""
         self._link.disconnect()
+
+    def cut(self) -> None:
+        """Let another thread's call fail now; it closes the connection."""
+        cut(self._link)
 
     def send(self, call: bytes) -> None:
         """Send a whole call; OSError or RedisError when that is not possible in time."""

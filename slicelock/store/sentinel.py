@@ -6,22 +6,20 @@ one question to the next, so that nobody goes on dialling an address that is no 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import socket
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from redis.exceptions import RedisError
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreUnavailable
 from slicelock.store.address import Address, Target
-from slicelock.store.connect import Dialer, Link
+from slicelock.store.connect import Dialer, Link, cut
 from slicelock.store.failures import explain
 
 ASK_S = 0.5  # for one Sentinel to connect and to answer; one that is down must not hold up the others
@@ -169,7 +167,7 @@ class Route:
             if not late:
                 self._open[connection] = primary
         if late:
-            _cut(connection)
+            cut(connection)
 
     def cut_others(self, primary: Primary) -> int:
         """A look has found this primary: cut all connections that lead elsewhere; how many.
@@ -181,7 +179,7 @@ class Route:
             others = [one for one, where in self._open.items() if not where.is_same(primary)]
             for one in others:
                 del self._open[one]
-        return sum(_cut(one) for one in others)
+        return sum(cut(one) for one in others)
 
 
 def address_in(answer: Any) -> Address | None:
@@ -200,19 +198,6 @@ def _explain(error: Exception, sentinel: Address) -> SlicelockError:
     return StoreUnavailable(
         f"The Sentinel at {place} cannot be asked: {str(error).rstrip('.') or 'no answer'}."
     )
-
-
-def _cut(connection: object) -> bool:
-    """End a connection under its user's hands, whichever kind it is: both sides see it closed."""
-    inside = cast(Any, connection)
-    writer = getattr(inside, "_writer", None)
-    found = writer.transport.get_extra_info("socket") if writer else getattr(inside, "_sock", None)
-    if found is None:
-        return False
-    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(found.fileno())) as twin:
-        twin.shutdown(socket.SHUT_RDWR)
-        return True
-    return False
 
 
 _routes: dict[object, Route] = {}

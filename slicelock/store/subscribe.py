@@ -82,7 +82,7 @@ class Bell:
 
     def heard(self) -> None:
         """Be silent again."""
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError, ValueError):  # silent already, or closed meanwhile
             os.eventfd_read(self._fd)
 
     def close(self) -> None:
@@ -185,11 +185,14 @@ class Subscription:
 
 
 def _wait(bell: Bell, seconds: float, line: Line | None = None) -> bool:
-    """Wait until something can be read or the time has passed; whether the bell has rung."""
+    """Wait until something can be read or the time has passed; whether the bell has rung, or is closed."""
     poller = select.poll()
-    poller.register(bell, select.POLLIN)
-    if line is not None:
-        poller.register(line, select.POLLIN)
+    try:
+        for one in (bell, line):
+            if one is not None:
+                poller.register(one, select.POLLIN)
+    except ValueError:
+        return True
     rang = any(fd == bell.fileno() for fd, _ in poller.poll(seconds * 1000))
     if rang:
         bell.heard()

@@ -24,6 +24,9 @@ from slicelock.store.server import Server
 
 T = TypeVar("T")
 
+CLOSE_S = 2.0
+CLOSED = "The connection to Redis was closed, since this party of the pool has ended."
+
 
 class Inbox(Protocol):
     """Where a waiting flow learns that a message for it has come."""
@@ -89,11 +92,17 @@ class Store:
         finally:
             flow.close()
 
-    def close(self) -> None:
-        """Close the connection for good: later calls raise StoreError."""
-        with self._lock:
-            self._closed = True
-            self._drop()
+    def close(self, patience: float = CLOSE_S) -> None:
+        """Close the connection for good: later calls raise StoreError. A call of another thread that takes
+        longer than `patience` seconds is cut off."""
+        self._closed = True
+        if self._lock.acquire(timeout=patience):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
+        elif line := self._line:
+            line.cut()
 
     # ------------------------------------------------------------ calls, under the lock
 
@@ -168,10 +177,13 @@ class Store:
 
     def _connect(self, patience: float | None) -> Line:
         if self._closed:
-            raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
+            raise StoreError(CLOSED)
         limit = self._timeout if patience is None else min(patience, self._timeout)
         link, self._server = opened(self._endpoint, limit)
         self._line = line = Line(link, self._timeout)
+        if self._closed:  # meanwhile
+            self._drop()
+            raise StoreError(CLOSED)
         return line
 
     def _drop(self) -> None:

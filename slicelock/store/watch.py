@@ -123,15 +123,16 @@ class PrimaryWatch:
             )
             self._thread.start()
 
-    def close(self) -> None:
-        """End the thread and its connections; for good. A look under way is waited for, but not for long."""
+    def close(self, patience: float = STOP_S) -> None:
+        """End the thread and its connections; for good. A look under way is waited for, `patience` seconds at
+        most."""
         with self._starting:
             self._stopped = True
         if self._thread is None or self._bell is None:
             return
         self._bell.ring()
         if self._thread is not threading.current_thread():
-            self._thread.join(STOP_S)
+            self._thread.join(patience)
 
     # ------------------------------------------------------------ the thread
 

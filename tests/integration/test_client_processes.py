@@ -17,7 +17,9 @@ import slicelock
 from slicelock import LeaseLost, Slice, Turn, errors
 from slicelock.companion import close_all
 from slicelock.companion.party import FAREWELL_S
+from slicelock.companion.thread import STOP_S
 from slicelock.embedded import EmbeddedServer
+from tests.support.proxy import Proxy
 from tests.support.sides import ROOT, Side, ThreadSide, environment
 from tests.support.wait import wait_until
 
@@ -214,6 +216,26 @@ class TestEnd:
         turn = Slice("a", settings=looker.settings("r1")).acquire(timeout=10)
         assert isinstance(turn, Turn)
         turn.yield_()
+
+    def test_an_exit_with_a_hung_redis_is_quick(
+        self, server: EmbeddedServer, pool: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The companion's call under way is cut off, and the companion itself ends without a word."""
+        with Proxy(server.url) as proxy:
+            side = ThreadSide(proxy.url, pool)
+            side.patience = side.patience | {"store_timeout": 30.0}
+            party = side.party("r2")
+            party.start()
+            proxy.stall()
+            party.companion.hurry()
+            wait_until(party.store._lock.locked)
+            begun = time.monotonic()
+            party.close()
+            assert time.monotonic() - begun < FAREWELL_S + STOP_S + 1.0
+            assert not party.companion.alive
+            assert not party.companion.listening
+            assert "failed and goes on" not in caplog.text
+            side.close()
 
     def test_an_exit_without_redis_is_quick(self, own_server: Callable[..., EmbeddedServer]) -> None:
         server = own_server()

@@ -16,6 +16,9 @@ from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Pause, Wait
 from slicelock.store import REBUILT, AsyncStore, AsyncSubscription, Store, Subscription
+from slicelock.store.connect import Link, socket_of
+from slicelock.store.opening import Endpoint, opened
+from slicelock.store.server import Server
 from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.scripts import connect
 from tests.support.wait import wait_until
@@ -68,6 +71,43 @@ class TestCalls:
             store.run(DECLARE)
         assert proxy.calls["EVALSHA"] == before + 1
         assert store.run(DECLARE).outcome == "OK"
+
+    def test_closing_cuts_off_a_call_that_hangs(self, proxy: Proxy, pool: str) -> None:
+        store, failures = Store(settings(proxy.url, pool, store_timeout=30.0)), list[errors.StoreError]()
+        store.run(DECLARE)
+        proxy.stall()
+
+        def call() -> None:
+            try:
+                store.run(STATUS)
+            except errors.StoreError as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        wait_until(store._lock.locked)
+        store.close(0.0)
+        thread.join(10.0)
+        assert not thread.is_alive()
+        assert (len(failures), store._line) == (1, None)
+        with pytest.raises(errors.StoreError, match="was closed"):
+            store.run(STATUS)
+
+    def test_closing_while_it_is_opened_leaves_nothing_open(
+        self, proxy: Proxy, pool: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, made = Store(settings(proxy.url, pool)), list[Link]()
+
+        def opening(endpoint: Endpoint, patience: float) -> tuple[Link, Server]:
+            store.close(0.0)
+            link, server = opened(endpoint, patience)
+            made.append(link)
+            return link, server
+
+        monkeypatch.setattr("slicelock.store.sync.opened", opening)
+        with pytest.raises(errors.StoreError, match="was closed"):
+            store.run(STATUS)
+        assert socket_of(made[0]) is None
 
     def test_a_refused_connection_means_that_nothing_was_done(self, store: Store, proxy: Proxy) -> None:
         proxy.refuse()

@@ -12,7 +12,8 @@ import pytest
 from slicelock.companion.ear import LENT_S, Ear
 from slicelock.companion.inbox import ThreadInbox
 from slicelock.errors import StoreTimeout
-from slicelock.store import Bell, Hint
+from slicelock.settings import StoreSettings
+from slicelock.store import Bell, Hint, Subscription
 from tests.support.wait import wait_until
 
 
@@ -240,3 +241,28 @@ def test_closing_ends_the_listening_but_not_the_waiting() -> None:
     world.inboxes["a"].put()
     thread.join()
     assert answers == [True]
+
+
+def test_what_is_closed_is_not_listened_to_nor_opened_again() -> None:
+    """The companion may be late: it was joined for a while only."""
+    subscription = Subscription(StoreSettings.load(redis_url="redis://127.0.0.1:1"), ["c"])
+    ear = Ear(subscription, lambda hint: None, lambda one: False)
+    ear.close(1.0)
+    assert ear.listen(5.0) == []
+    ear.open(1.0)  # would fail
+    assert subscription.listen(5.0) == []
+    subscription.rest(5.0)
+
+
+def test_what_is_closed_while_it_is_opened_does_not_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = Messages()
+    ear = Ear(messages, lambda hint: None, lambda one: False)  # type: ignore[arg-type]
+    slow = messages.open
+
+    def opened(patience: float) -> None:
+        ear.close(0.0)
+        slow(patience)
+
+    monkeypatch.setattr(messages, "open", opened)
+    ear.open(1.0)
+    assert not messages.is_open
