@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median, quantiles
 
 from tests.chaos.campaign import Outcome
@@ -22,25 +23,29 @@ dies of somebody else's fault, anything left behind. They are looked for in the 
 """
 
 
-def page(outcome: Outcome, about: str) -> str:
-    """The page; `about` says how it was made."""
+def page(outcomes: Mapping[str, Outcome], about: str) -> str:
+    """The page: one table for each kind of server; `about` says how it was made."""
+    return "\n".join(
+        [HEADER, *(line for kind, one in outcomes.items() for line in _section(kind, one)), about]
+    )
+
+
+def _section(kind: str, outcome: Outcome) -> list[str]:
     rows = [_row(name, outcome) for name in FAULTS if outcome.harms.get(name)]
     faults = sum(len(harms) for harms in outcome.harms.values())
     at_the_end = sum(1 for name, _ in outcome.violations if name not in FAULTS)
-    return "\n".join(
-        [
-            HEADER,
-            f"**{faults} faults in {outcome.seconds / 60:.0f} minutes, {outcome.failovers} failovers, "
-            f"{outcome.turns} turns: {len(outcome.violations)} violations**, {at_the_end} of them found at "
-            "the end of a campaign.",
-            "",
-            "| fault | injected | lasts p50 | recovery p50 | p95 | max | violations |",
-            "|---|--:|--:|--:|--:|--:|--:|",
-            *rows,
-            "",
-            about,
-        ]
-    )
+    return [
+        f"## {kind.capitalize()}",
+        "",
+        f"**{faults} faults in {outcome.seconds / 60:.0f} minutes, {outcome.failovers} failovers, "
+        f"{outcome.turns} turns: {len(outcome.violations)} violations**, {at_the_end} of them found at the "
+        "end of a campaign.",
+        "",
+        "| fault | injected | lasts p50 | recovery p50 | p95 | max | violations |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+        *rows,
+        "",
+    ]
 
 
 def _row(name: str, outcome: Outcome) -> str:
