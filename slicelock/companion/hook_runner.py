@@ -120,7 +120,7 @@ class HookRunner:
             moved, reason = self._run_hooks(command["what"], command["slice"], page)
         except BaseException as failure:  # an agent waits for the answer
             log.exception("a command could not be carried out: %r", command)
-            moved, reason = 0, f"{type(failure).__name__}: {failure}"
+            moved, reason = 0, _reason(failure)
         self.answers[_key(command)] = {
             "n": command["n"],
             "what": command["what"],
@@ -143,8 +143,13 @@ class HookRunner:
                 moved += _run_one(offer, what, page)
             except BaseException as failure:
                 log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
-                return moved, f"{type(offer.hook).__name__}.{what}: {type(failure).__name__}: {failure}"
+                return moved, f"{type(offer.hook).__name__}.{what}: {_reason(failure)}"
         return moved, ""
+
+
+def _reason(failure: BaseException) -> str:
+    """In one line: those of CUDA and PyTorch have several, and a reason is told among other things."""
+    return " ".join(f"{type(failure).__name__}: {failure}".split())
 
 
 def _key(command: Command) -> tuple[str, str]:

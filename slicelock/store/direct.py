@@ -23,9 +23,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened_async
-
-WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
-REOPEN_S = 0.5
+from slicelock.store.subscribe import REOPEN_S, WATCHDOG_S
 
 Take = Callable[[Any], None]
 

@@ -172,6 +172,16 @@ async def test_coroutines_run_on_the_loop_that_registered_them(runner: HookRunne
     assert hook.loops == [loop, loop]
 
 
+def test_a_reason_is_one_line(runner: HookRunner) -> None:
+    class Wordy(Recorder):
+        def offload(self) -> int:
+            raise RuntimeError("CUDA error: out of memory\r\nCompile with\n\n  TORCH_USE_CUDA_DSA.\n")
+
+    runner.offers = [Offer(Wordy(), (), None)]
+    reason = "Wordy.offload: RuntimeError: CUDA error: out of memory Compile with TORCH_USE_CUDA_DSA."
+    assert run(runner, 1, "offload")["reason"] == reason
+
+
 @pytest.mark.parametrize("mark", ["x", "-", ""])
 def test_a_command_that_makes_no_sense_is_answered_too(runner: HookRunner, mark: str) -> None:
     runner.offers = [Offer(Recorder(), (), None)]
