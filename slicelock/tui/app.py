@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from queue import Empty
 
 from slicelock.settings import StoreSettings
-from slicelock.tui.keys import Keys
+from slicelock.tui.keyboard import Keyboard
 from slicelock.tui.model import View
 from slicelock.tui.paint import Painter
 from slicelock.tui.panels import frame
@@ -70,7 +70,7 @@ class App:
         self._settings, self._refresh_s = settings, refresh_s
         self._view = view_of(settings, readonly=readonly)
         self._painter = Painter(sys.stdout, self._view.palette)
-        self._keys = Keys()
+        self._keyboard = Keyboard()
         self._came: list[int] = []
         self._dirty, self._drawn_s = True, 0.0
 
@@ -100,8 +100,8 @@ class App:
                     return ended
                 if any(key.fd == terminal.source for key, _ in ready):
                     self._type(source, terminal.read())
-                elif self._keys.waits:
-                    self._press(source, self._keys.flush())
+                elif self._keyboard.waits:
+                    self._press(source, self._keyboard.flush())
                 self._hear(source)
                 self._draw(terminal)
         return 0
@@ -130,7 +130,7 @@ class App:
     def _type(self, source: Source, data: bytes) -> None:
         if not data:
             raise OSError("the terminal is gone")
-        self._press(source, self._keys.feed(data))
+        self._press(source, self._keyboard.feed(data))
 
     def _press(self, source: Source, keys: list[str]) -> None:
         for key in keys:
@@ -151,7 +151,7 @@ class App:
         """Seconds until there may be something to draw."""
         since = time.monotonic() - self._drawn_s
         wait = max(0.0, (REDRAW_S if self._dirty else CLOCK_S) - since)
-        return min(wait, ESCAPE_S) if self._keys.waits else wait
+        return min(wait, ESCAPE_S) if self._keyboard.waits else wait
 
     def _draw(self, terminal: Terminal) -> None:
         now = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slicelock.tui.keys import Keys
+from slicelock.tui.keyboard import Keyboard
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ from slicelock.tui.keys import Keys
     ],
 )
 def test_keys_have_names(data: bytes, names: list[str]) -> None:
-    assert Keys().feed(data) == names
+    assert Keyboard().feed(data) == names
 
 
 def test_what_is_cut_off_waits_for_the_rest() -> None:
-    keys = Keys()
+    keys = Keyboard()
     assert keys.feed(b"\x1b[") == [] and keys.waits
     assert keys.feed(b"A") == ["up"] and not keys.waits
     euro = "€".encode()
@@ -32,14 +32,14 @@ def test_what_is_cut_off_waits_for_the_rest() -> None:
 
 
 def test_an_escape_that_nothing_follows_is_the_key() -> None:
-    keys = Keys()
+    keys = Keyboard()
     assert keys.feed(b"\x1b") == []
     assert keys.flush() == ["escape"]
     assert not keys.waits
 
 
 def test_noise_is_no_key_and_ends() -> None:
-    keys = Keys()
+    keys = Keyboard()
     assert keys.feed(b"\x1b[" + b"1" * 40 + b"q")[-1:] in ([], ["q"])
     assert not keys.feed(bytes([0xFF])) or True
     assert keys.feed(b"qqqq")[-1] == "q"

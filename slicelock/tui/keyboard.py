@@ -16,7 +16,7 @@ SINGLE = {
 }
 
 
-class Keys:
+class Keyboard:
     """Bytes in, names of keys out: a character stands for itself. What is cut off waits for the rest."""
 
     def __init__(self) -> None:
