@@ -14,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from slicelock.errors import StoreUnavailable
 from slicelock.settings import StoreSettings
 from slicelock.store.address import target_of
-from slicelock.store.connect import AsyncLink, Dialer, Link, pack
+from slicelock.store.connect import AsyncLink, Dialer, Link, cut, pack
 from slicelock.store.failures import explain
 from slicelock.store.sentinel import Primary, Route, Undecided, route_to
 from slicelock.store.server import GREETING, Server
@@ -31,7 +31,8 @@ class Endpoint:
         self.dialer = Dialer(target.options, tls=target.tls, name=name, timeout=settings.store_timeout)
         self.route: Route | None = route_to(target) if target.sentinels else None
         self.place = target.place
-        self._met = False
+        self.under_way: Link | None = None  # being opened
+        self._met = self._given_up = False
 
     def find(self, patience: float) -> Primary | None:
         """Ask the Sentinels, if there are any, for the primary; SlicelockError when they do not know."""
@@ -53,7 +54,12 @@ class Endpoint:
         """Whether a failure may be a failover under way. Whoever has never reached Redis waits for it; others
         have their own ways to try again."""
         failover = found is not None or isinstance(failure, Undecided)
-        return failover and not self._met and time.monotonic() + AGAIN_S < until
+        return failover and not (self._met or self._given_up) and time.monotonic() + AGAIN_S < until
+
+    def give_up(self) -> None:
+        """Let another thread's opening fail now; for good."""
+        self._given_up = True
+        cut(self.under_way)
 
     def note(self, connection: object, server: Server) -> None:
         """With Sentinels, a connection is cut when they name another primary."""
@@ -92,7 +98,7 @@ def opened(endpoint: Endpoint, patience: float, *, primary: bool = True) -> tupl
 def _opened_there(
     endpoint: Endpoint, found: Primary | None, until: float, *, primary: bool
 ) -> tuple[Link, Server]:
-    link = endpoint.dialer.link(found and found.address)
+    link = endpoint.under_way = endpoint.dialer.link(found and found.address)
     endpoint.note(link, Server(found=found))
     limit = endpoint.limit(max(until - time.monotonic(), 0.01))
     link.socket_timeout = link.socket_connect_timeout = limit
@@ -106,6 +112,8 @@ def _opened_there(
     except BaseException:
         link.disconnect()
         raise
+    finally:
+        endpoint.under_way = None
     endpoint.note(link, server)
     return link, server
 

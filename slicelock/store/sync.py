@@ -101,8 +101,10 @@ class Store:
                 self._drop()
             finally:
                 self._lock.release()
-        elif line := self._line:
-            line.cut()
+        else:
+            self._endpoint.give_up()
+            if line := self._line:
+                line.cut()
 
     # ------------------------------------------------------------ calls, under the lock
 

@@ -72,9 +72,11 @@ class TestCalls:
         assert proxy.calls["EVALSHA"] == before + 1
         assert store.run(DECLARE).outcome == "OK"
 
-    def test_closing_cuts_off_a_call_that_hangs(self, proxy: Proxy, pool: str) -> None:
+    @pytest.mark.parametrize("opened_before", [True, False])
+    def test_closing_cuts_off_a_call_that_hangs(self, proxy: Proxy, pool: str, opened_before: bool) -> None:
         store, failures = Store(settings(proxy.url, pool, store_timeout=30.0)), list[errors.StoreError]()
-        store.run(DECLARE)
+        if opened_before:
+            store.run(DECLARE)
         proxy.stall()
 
         def call() -> None:
@@ -86,6 +88,8 @@ class TestCalls:
         thread = threading.Thread(target=call)
         thread.start()
         wait_until(store._lock.locked)
+        if not opened_before:
+            wait_until(lambda: (link := store._endpoint.under_way) and socket_of(link))
         store.close(0.0)
         thread.join(10.0)
         assert not thread.is_alive()
