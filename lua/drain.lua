@@ -12,7 +12,9 @@
 local s, ALL_NODES = ARGV[1], '*'
 if not record('slice', s) then return reply({ 'NO_SUCH_SLICE' }) end
 local reason = ARGV[2] == '1' and s .. ' is draining' .. (ARGV[3] ~= '' and ': ' .. ARGV[3] or '') or nil
-if reason ~= (rules.block_of(s, ALL_NODES) or {}).reason then
+local known = rules.block_of(s, ALL_NODES)
+if known and reason and ARGV[3] == '' then return reply({ 'OK' }) end    -- the first one's reason stays
+if reason ~= (known or {}).reason then
   rules.block(s, ALL_NODES, reason and { kind = 'drain', reason = reason })
 end
 return reply({ 'OK' })

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -15,10 +16,10 @@ AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 def since_ms(text: str, now_ms: int) -> int:
     """`10m` before `now_ms`, or an ISO time (local unless it says otherwise), in ms; BadParameter for
     anything else."""
-    if match := AGO.fullmatch(text.strip()):
-        back = timedelta(**{UNITS[match[2]]: float(match[1])})
-        return max(now_ms - int(back.total_seconds() * 1000), 0)
     try:
+        if match := AGO.fullmatch(text.strip()):
+            back = timedelta(**{UNITS[match[2]]: float(match[1])})
+            return max(now_ms - int(back.total_seconds() * 1000), 0)
         return max(int(datetime.fromisoformat(text.strip()).timestamp() * 1000), 0)
     except (ValueError, OverflowError, OSError):
         raise typer.BadParameter(
@@ -30,8 +31,9 @@ def since_ms(text: str, now_ms: int) -> int:
 
 def checked(text: str | None) -> str | None:
     """Refuse what makes no sense before Redis is asked."""
-    if text:
-        since_ms(text, 0)
+    now_ms = int(time.time() * 1000)
+    if text and since_ms(text, now_ms) > now_ms:
+        raise typer.BadParameter(f"{text!r} lies in the future.", param_hint="--since")
     return text
 
 

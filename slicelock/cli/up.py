@@ -84,8 +84,12 @@ def up(
             f"# Slices: {', '.join(wanted)}. Paste the lines above into other shells. Ctrl-C ends everything."
         )
         while not stopped():
-            if not server.running or agent.process.poll() is not None:
-                raise AgentError(f"The {'agent' if server.running else 'server'} has ended by itself.")
+            if not server.running:
+                raise AgentError("The server has ended by itself, and the pool with it.")
+            if (code := agent.process.poll()) is not None:  # it takes up its journal, and jobs go on
+                how = f"was ended by signal {-code}" if code < 0 else f"has ended with code {code}"
+                say(f"The agent {how}; it is started again.")
+                agent.start()
             print(agent.news(), end="", file=sys.stderr, flush=True)
             time.sleep(LOOK_S)
 

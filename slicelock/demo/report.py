@@ -15,6 +15,8 @@ from slicelock.demo.plays import DIGITS, Play
 from slicelock.demo.rounds import Round
 from slicelock.demo.stage import BUSY_SHARE, Workload
 
+NOISE = "This machine was busy with other things: all jobs together cannot be faster than the slowest alone."
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -119,6 +121,7 @@ class Report:
         others = "the other" if len(self.killed.jobs) == 2 else "another"
         return [
             f"Taking turns saved {self.saved:.0%} of the time.",
+            *([NOISE] if self.shared.wall_s < max(one.wall_s for one in self.solo) else []),
             f"{shared['turns']} turns, {shared['switches']} switches, "
             f"{shared['bytes_moved'] / 1e6:.0f} MB moved; "
             f"median hand-over {shared['handoff_ms_p50']:.0f} ms.",

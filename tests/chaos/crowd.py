@@ -36,7 +36,6 @@ from tests.support.wait import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 SLICE = "gate"
 ARRIVAL_S, SERVICE_S = 300.0, 600.0
-ENV = {"SLICELOCK_LEASE": "10", "SLICELOCK_RENEW": "1", "SLICELOCK_POLL": "2"}
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,20 @@ class Crowd:
     service_s: float
 
 
-def crowd(folder: Path, processes: int, waiters: int) -> Crowd:
-    """Have so many processes with so many waiters each wait, restart the server, and let them through."""
+def crowd(folder: Path, processes: int, waiters: int, lease: float = 10) -> Crowd:
+    """Have so many processes with so many waiters each wait, restart the server, and let them through.
+
+    A waiter asks three times in a `lease` (seconds), for which the slice settles after the restart.
+    """
     folder.mkdir(exist_ok=True)
     with EmbeddedServer(port=0, appendonly=True, directory=folder) as server, connect(server.url) as client:
-        env = {**os.environ, **ENV, "SLICELOCK_REDIS_URL": server.url}
-        settings = Settings(redis_url=server.url, job="guard", run="guard", lease=10, renew=1)  # type: ignore[arg-type]
+        env = {
+            **os.environ,
+            "SLICELOCK_REDIS_URL": server.url,
+            "SLICELOCK_LEASE": str(lease),
+            "SLICELOCK_POLL": str(lease / 3),
+        }
+        settings = Settings(redis_url=server.url, job="guard", run="guard", lease=lease, renew=1)  # type: ignore[arg-type]
         store, mine = Store(settings), 4  # the guard's and this client's
         store.run(Declare(SLICE, {}))
         store.close()
@@ -130,6 +137,7 @@ async def _wait(waiters: int, log: Path) -> None:
 def main(
     processes: Annotated[int, typer.Option()] = 50,
     waiters: Annotated[int, typer.Option(help="In each process.")] = 100,
+    lease: Annotated[float, typer.Option(help="Seconds.")] = 10,
     wait: Annotated[int, typer.Option(hidden=True)] = 0,
     log: Annotated[Path, typer.Option(hidden=True)] = Path(),
 ) -> None:
@@ -138,7 +146,7 @@ def main(
         asyncio.run(_wait(wait, log))
         return
     with tempfile.TemporaryDirectory(prefix="slicelock-crowd-") as folder:
-        print(crowd(Path(folder), processes, waiters))
+        print(crowd(Path(folder), processes, waiters, lease))
 
 
 if __name__ == "__main__":

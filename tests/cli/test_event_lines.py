@@ -70,7 +70,12 @@ def test_since() -> None:
     assert since_ms("99999d", 5) == 0
 
 
-@pytest.mark.parametrize("text", ["ten", "10", "-5m", "10y", "", "2026-13-01"])
+def test_since_of_the_future(call: Call) -> None:
+    ended = call("events", "--since", "2999-01-01")
+    assert ended.code == ExitCode.USAGE and "lies in the future" in ended.complaint
+
+
+@pytest.mark.parametrize("text", ["ten", "10", "-5m", "10y", "", "2026-13-01", "99999999999d"])
 def test_since_that_makes_no_sense(call: Call, text: str) -> None:
     if text:
         ended = call("events", "--since", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -102,18 +103,22 @@ def test_killed_it_takes_its_children_along_and_the_next_one_sweeps(nothing_in_f
     shutil.rmtree(server)
 
 
-def test_it_ends_when_its_agent_does(call: Call) -> None:
+def agents_of(process: subprocess.Popen[str]) -> list[int]:
+    return [
+        pid for pid in below(process.pid) if b"slicelock_agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_it_starts_its_agent_again(call: Call) -> None:
     with program("up") as process:
         exports(process)
-        agent = next(
-            pid
-            for pid in below(process.pid)
-            if b"slicelock_agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        )
-        subprocess.run(["kill", "-9", str(agent)], check=True)
+        (agent,) = agents_of(process)
+        os.kill(agent, signal.SIGKILL)
+        wait_until(lambda: agents_of(process) not in ([], [agent]), what="another agent")
+        process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 1
-    assert err.strip().splitlines()[-1] == "slicelock: The agent has ended by itself."
+    assert process.returncode == 0
+    assert "The agent was ended by signal 9; it is started again." in err
 
 
 def test_a_device_that_nothing_can_move_is_one_clear_line() -> None:

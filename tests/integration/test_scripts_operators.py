@@ -352,7 +352,8 @@ def test_nothing_new_starts_on_a_draining_slice_and_its_turn_goes_on(world: Worl
     holder.yield_()
     world.serve()
     assert waiter.again().reason == "a is draining: disk"
-    assert world.slice("a").draining == "a is draining: disk"
+    assert drain(world, "a") == "OK"
+    assert world.slice("a").draining == "a is draining: disk", "the first one's reason stays"
     assert world.slice("a").troubles == {}
     assert world.slice("a").queue[0].reason == "a is draining: disk"
     assert drain(world, "a", draining=False) == "OK"
