@@ -164,12 +164,11 @@ class EmbeddedServer:
             time.sleep(0.005)
 
     def _answers(self) -> bool:
-        family = socket.AF_UNIX if self.port is None else socket.AF_INET
-        address = str(self.socket_path) if self.port is None else ("127.0.0.1", self.port)
-        with socket.socket(family, socket.SOCK_STREAM) as link:
+        # By its socket: behind its port might be somebody else's server, for which this one had to give way.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(1.0)
             try:
-                link.connect(address)
+                link.connect(str(self.socket_path))
                 link.sendall(b"PING\r\n")
                 return link.recv(64).startswith((b"+PONG", b"-NOAUTH"))
             except OSError:

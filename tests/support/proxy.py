@@ -25,6 +25,7 @@ from slicelock import scripts
 from tests.support import resp
 
 T = TypeVar("T")
+CLOSE_ROUNDS = 10  # of 0.1 s, before what goes on is cancelled
 Match = Callable[[list[bytes]], bool]
 
 
@@ -157,20 +158,23 @@ class Proxy:
 
     async def _close(self) -> None:
         await self._refuse()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            _, hanging = await asyncio.wait(
-                others, timeout=1.0
-            )  # their links are closed: they end by themselves
-            for task in hanging:
+        patience = CLOSE_ROUNDS
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._cut()  # also those that were accepted a moment ago: most tasks end by themselves then
+            _, hanging = await asyncio.wait(others, timeout=0.1)
+            patience -= 1
+            for task in hanging if patience <= 0 else ():
                 task.cancel()
-            await asyncio.gather(*hanging, return_exceptions=True)
+        await asyncio.sleep(0)  # transports are closed in the loop's next round
 
     async def _cut(self) -> None:
         for link in list(self._links):
             link.close()
 
     async def _refuse(self) -> None:
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)  # a closed server loses what it has accepted and not begun to serve
         self._server.close()
         await self._cut()
 
@@ -200,9 +204,11 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             upstream_reader, upstream_writer = await self._connect()
-        except OSError:
+        except BaseException as failure:
             writer.transport.abort()
-            return
+            if isinstance(failure, OSError):
+                return
+            raise
         link = _Link(writer, upstream_writer)
         self._links.add(link)
         try:

@@ -82,3 +82,12 @@ def test_without_a_binary_it_says_what_to_install(monkeypatch: pytest.MonkeyPatc
         EmbeddedServer()
     with pytest.raises(ConfigurationError, match="/nowhere"):
         EmbeddedServer(binary="/nowhere")
+
+
+def test_a_port_that_somebody_elses_server_has_is_an_error() -> None:
+    with (
+        EmbeddedServer(port=0) as other,
+        pytest.raises(StoreUnavailable, match="did not start"),
+        EmbeddedServer(port=other.port),
+    ):
+        pass
