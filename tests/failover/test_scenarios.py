@@ -114,7 +114,7 @@ def test_scenario_09_old_primary_wakes(deployment: Deployment, pool: str) -> Non
             for thread in threads:
                 thread.join(30)
             assert isinstance(answers["careful"], errors.StoreError), answers
-            wait_until(lambda: old.info()["role"] == "slave", 20.0, "the old primary follows the new one")
+            wait_until(lambda: old.role == "slave", 20.0, "the old primary follows the new one")
             again = other.run(acquire("r2"))
             assert (again.outcome, again.fences) == ("HELD", second.fences)
     # This is what happens without WAIT; a server that was demoted before it answered spares us.

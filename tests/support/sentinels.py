@@ -101,6 +101,14 @@ class Node(EmbeddedServer, Process):
         with self.client() as client:
             return client.info(section)  # type: ignore[return-value]
 
+    @property
+    def role(self) -> str:
+        """`master` or `slave`; empty while it closes its connections, as one that is demoted does."""
+        try:
+            return self.info()["role"]
+        except redis.ConnectionError:
+            return ""
+
 
 class Sentinel(Process):
     """One Sentinel. Started again, it goes on with the file that it has kept."""
