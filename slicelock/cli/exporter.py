@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ def exporter(
 
     settings = StoreSettings.load(pool=pool)
     settings.url()
-    with stopping() as stopped, Exporter(settings, listen, say) as made:
+    with stopping() as stopped, closing(Exporter(settings, listen, say)) as made:
         say(f"slicelock: metrics of pool {settings.pool} at {made.server.url}/metrics")
         while not stopped():
             time.sleep(LOOK_S)

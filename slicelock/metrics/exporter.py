@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from prometheus_client import CollectorRegistry
 
@@ -73,14 +71,6 @@ class Exporter:
         self._thread.join()
         self._watch.close()
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _check(self) -> None:
         """Find out at once what would be wrong for ever."""

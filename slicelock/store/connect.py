@@ -102,6 +102,12 @@ def _at(address: Address | None) -> dict[str, Any]:
     return {} if address is None else {"host": address[0], "port": address[1]}
 
 
+def ask(link: Link, *words: str) -> Any:
+    """Send one command and read its answer; redis-py's errors as they come."""
+    link.send_command(*words)
+    return link.read_response()
+
+
 def socket_of(link: Link) -> socket.socket:
     """The open connection's socket, to wait on it together with other things; redis-py has no other way."""
     return cast(socket.socket, cast(Any, link)._sock)

@@ -12,10 +12,11 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import Link
+from slicelock.store.connect import Link, ask
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened
 from slicelock.store.rights import parts
+from slicelock.store.server import facts_in
 
 # What scripts, clients and agents call; each line leaves nothing behind. K is a key, C a channel of the pool.
 TRIALS: tuple[tuple[str, ...], ...] = (
@@ -116,16 +117,14 @@ def _config(link: Link) -> dict[str, str]:
 def _info(link: Link) -> dict[str, str]:
     facts: dict[str, str] = {}
     for section in ("server", "clients", "memory", "persistence", "stats", "replication"):
-        text = cast(bytes, _ask(link, "INFO", section) or b"").decode("utf-8", "replace")
-        facts |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        facts |= facts_in(_ask(link, "INFO", section))
     return facts
 
 
 def _ask(link: Link, *words: str) -> Any:
     """The answer to one command; None where the server does not let this user ask."""
-    link.send_command(*words)
     try:
-        return link.read_response()
+        return ask(link, *words)
     except ResponseError:
         return None
 
@@ -141,9 +140,8 @@ def _refused(link: Link, keys: Keys) -> dict[str, str]:
     place = {"K": keys.run("doctor"), "C": keys.node_channel("doctor")}
     refused: dict[str, str] = {}
     for words in TRIALS:
-        link.send_command(*(place.get(word, word) for word in words))
         try:
-            link.read_response()
+            ask(link, *(place.get(word, word) for word in words))
         except ResponseError as error:
             refused[words[0]] = str(error)
     return refused
@@ -157,8 +155,7 @@ def may_write(settings: StoreSettings) -> bool:
     endpoint = Endpoint(settings, "rights")
     link, _ = opened(endpoint, settings.store_timeout)
     try:
-        link.send_command("DEL", Keys(settings.pool).run("-"))  # no run has this name
-        link.read_response()
+        ask(link, "DEL", Keys(settings.pool).run("-"))  # no run has this name
     except NoPermissionError:
         return False
     except (RedisError, OSError) as error:

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreUnavailable
 from slicelock.store.address import Address, Target
-from slicelock.store.connect import Dialer, Link, cut
+from slicelock.store.connect import Dialer, Link, ask, cut
 from slicelock.store.failures import explain
 
 ASK_S = 0.5  # for one Sentinel to connect and to answer; one that is down must not hold up the others
@@ -117,8 +117,7 @@ class Route:
     def _ask(self, sentinel: Address, patience: float) -> Address | None:
         link = self.dial(sentinel, patience)
         try:
-            link.send_command(*self.question)
-            return address_in(link.read_response())
+            return address_in(ask(link, *self.question))
         except (RedisError, OSError, ValueError) as error:
             raise _explain(error, sentinel) from None
         finally:

@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from slicelock.errors import SlicelockError
 from slicelock.settings import StoreSettings
 from slicelock.store.address import Address, target_of
-from slicelock.store.connect import Link
+from slicelock.store.connect import Link, ask
 from slicelock.store.sentinel import Route, address_in
 
 PATIENCE_S = 2.0
@@ -62,7 +62,7 @@ def _facts(route: Route, address: Address, named: int) -> SentinelFacts:
 
 def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
     try:
-        facts = _pairs(_ask(link, "SENTINEL", "MASTER", service))
+        facts = _pairs(ask(link, "SENTINEL", "MASTER", service))
     except NoPermissionError:
         return _address(link, service, name, named)
     return SentinelFacts(
@@ -80,7 +80,7 @@ def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
 
 def _address(link: Link, service: str, name: str, named: int) -> SentinelFacts:
     """What clients ask for, and no more."""
-    place = address_in(_ask(link, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service))
+    place = address_in(ask(link, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service))
     if place is None:
         return SentinelFacts(name, trouble=f"it knows no primary named {service!r}", named=named)
     return SentinelFacts(name, primary=f"{place[0]}:{place[1]}", named=named, told=False)
@@ -89,17 +89,12 @@ def _address(link: Link, service: str, name: str, named: int) -> SentinelFacts:
 def _quorum(link: Link, service: str) -> str:
     """Why the Sentinels could not fail over now; empty when they could, and where this user may not ask."""
     try:
-        _ask(link, "SENTINEL", "CKQUORUM", service)
+        ask(link, "SENTINEL", "CKQUORUM", service)
     except NoPermissionError:
         return ""
     except ResponseError as refused:
         return str(refused)
     return ""
-
-
-def _ask(link: Link, *words: str) -> Any:
-    link.send_command(*words)
-    return link.read_response()
 
 
 def _pairs(answer: Any) -> dict[str, str]:

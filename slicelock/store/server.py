@@ -27,9 +27,7 @@ class Server:
     @classmethod
     def of(cls, *answers: object) -> Server:
         """Read the answers to `GREETING`."""
-        texts = [one.decode("utf-8", "replace") for one in answers if isinstance(one, bytes)]
-        lines = (line.split(":", 1) for text in texts for line in text.splitlines() if ":" in line)
-        facts = {name: value.strip() for name, value in lines}
+        facts = {name: value for one in answers for name, value in facts_in(one).items()}
         replicas = facts.get("connected_slaves", "")
         limited = facts.get("maxmemory", "0") != "0"
         return cls(
@@ -77,3 +75,10 @@ class Server:
                 f"Redis at {place} is a replica, not the primary.",
                 advice="Point SLICELOCK_REDIS_URL to the primary, or name its Sentinels there.",
             )
+
+
+def facts_in(answer: object) -> dict[str, str]:
+    """The facts of an answer to `INFO`; none where the server hides them."""
+    text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else ""
+    lines = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return {name: value.strip() for name, value in lines}

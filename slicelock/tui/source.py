@@ -74,7 +74,7 @@ class Source:
     ) -> None:
         self.inbox: SimpleQueue[Message] = SimpleQueue()
         self.focus = ""
-        self._settings, self._refresh_s, self._wake, self._readonly = settings, refresh_s, wake, readonly
+        self._settings, self._refresh_s, self._wake = settings, refresh_s, wake
         self._store = Store(settings, name="top")
         self._events: EventReader | None = None
         self._asked: SimpleQueue[Intent] = SimpleQueue()

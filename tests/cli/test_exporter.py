@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -33,7 +33,7 @@ from tests.support.world import World
 @contextmanager
 def exporting(settings: StoreSettings) -> Iterator[int]:
     """An exporter; its port."""
-    with Exporter(settings, "0", lambda line: None) as made:
+    with closing(Exporter(settings, "0", lambda line: None)) as made:
         yield made.server.port
 
 
@@ -212,7 +212,7 @@ def test_a_fault_beside_the_pages_is_logged_and_a_client_that_left_is_not(
 
 
 def test_it_can_listen_at_an_address_of_version_6(slicelock_env: dict[str, str]) -> None:
-    with Exporter(StoreSettings.load(), "[::1]:0", lambda line: None) as made:
+    with closing(Exporter(StoreSettings.load(), "[::1]:0", lambda line: None)) as made:
         assert made.server.url == f"http://[::1]:{made.server.port}"
         with urllib.request.urlopen(f"{made.server.url}/healthz", timeout=10) as answer:
             assert answer.read() == b"ok\n"
