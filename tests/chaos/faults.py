@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from random import Random
 
-from tests.chaos.coordinator import Server
 from tests.chaos.fleet import DISK_BYTES, Actor, Fleet
 from tests.support.proxy import Fault, Proxy, script_call
+from tests.support.sentinels import Node, Process
 from tests.support.wait import wait_until
 
 Do = Callable[[Fleet, Random], None]
@@ -43,29 +43,29 @@ def nothing(fleet: Fleet, dice: Random) -> None:
 @fault("primary killed, restarted after the failover")
 def primary_killed(fleet: Fleet, dice: Random) -> None:
     del dice
-    number = fleet.coordinator.primary()
-    fleet.coordinator.servers[number].kill()
-    _await_failover(fleet, number)
-    fleet.coordinator.servers[number].start()
+    primary = fleet.coordinator.primary
+    primary.kill()
+    _await_failover(fleet, primary)
+    primary.start()
 
 
 @fault("primary stopped, continued after the failover")
 def primary_stopped(fleet: Fleet, dice: Random) -> None:
-    number = fleet.coordinator.primary()
-    with _stopped(fleet.coordinator.servers[number]):
-        _await_failover(fleet, number)
+    primary = fleet.coordinator.primary
+    with _stopped(primary):
+        _await_failover(fleet, primary)
         pause(dice.uniform(0, 2))
 
 
 @fault("primary stopped for a moment")
 def primary_paused(fleet: Fleet, dice: Random) -> None:
-    with _stopped(fleet.coordinator.servers[fleet.coordinator.primary()]):
+    with _stopped(fleet.coordinator.primary):
         pause(dice.uniform(0.1, 0.8))
 
 
 @fault("replica killed and restarted")
 def replica_killed(fleet: Fleet, dice: Random) -> None:
-    replica = _replica(fleet, dice)
+    replica = dice.choice(fleet.coordinator.replicas)
     replica.kill()
     pause(dice.uniform(0, 1))
     replica.start()
@@ -73,7 +73,7 @@ def replica_killed(fleet: Fleet, dice: Random) -> None:
 
 @fault("replica stopped and continued")
 def replica_stopped(fleet: Fleet, dice: Random) -> None:
-    with _stopped(_replica(fleet, dice)):
+    with _stopped(dice.choice(fleet.coordinator.replicas)):
         pause(dice.uniform(0.5, 3))
 
 
@@ -93,7 +93,7 @@ def sentinel_stopped(fleet: Fleet, dice: Random) -> None:
 
 @fault("memory of the primary used up")
 def memory_full(fleet: Fleet, dice: Random) -> None:
-    with fleet.coordinator.client(fleet.coordinator.primary()) as client:
+    with fleet.coordinator.primary.client() as client:
         client.config_set("maxmemory", "1mb")
         try:
             pause(dice.uniform(0.5, 2))
@@ -104,19 +104,19 @@ def memory_full(fleet: Fleet, dice: Random) -> None:
 @fault("scripts flushed")
 def scripts_flushed(fleet: Fleet, dice: Random) -> None:
     del dice
-    with fleet.coordinator.client(fleet.coordinator.primary()) as client:
+    with fleet.coordinator.primary.client() as client:
         client.script_flush()
 
 
 @fault("clients paused by the primary")
 def clients_paused(fleet: Fleet, dice: Random) -> None:
-    with fleet.coordinator.client(fleet.coordinator.primary()) as client:
+    with fleet.coordinator.primary.client() as client:
         client.execute_command("CLIENT", "PAUSE", dice.randint(200, 900), dice.choice(["ALL", "WRITE"]))
 
 
 @fault("clients killed by the primary")
 def clients_killed(fleet: Fleet, dice: Random) -> None:
-    with fleet.coordinator.client(fleet.coordinator.primary()) as client:
+    with fleet.coordinator.primary.client() as client:
         for kind in dice.choice([["normal"], ["pubsub"], ["normal", "pubsub"], ["replica"]]):
             client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
@@ -132,14 +132,13 @@ def cut(fleet: Fleet, dice: Random) -> None:
 
 @fault("network stalled beyond the failover")
 def stalled(fleet: Fleet, dice: Random) -> None:
-    number = fleet.coordinator.primary()
-    network = fleet.coordinator.proxies[number]
-    network.stall()
+    primary = fleet.coordinator.primary
+    primary.proxy.stall()
     try:
-        _await_failover(fleet, number)
+        _await_failover(fleet, primary)
         pause(dice.uniform(0, 1))
     finally:
-        network.accept()
+        primary.proxy.accept()
 
 
 @fault("network slow")
@@ -252,32 +251,22 @@ def pause(seconds: float) -> None:
     wait_until(lambda: time.monotonic() >= until, seconds + 5)
 
 
-class _stopped:
+@contextlib.contextmanager
+def _stopped(server: Process) -> Generator[None]:
     """SIGSTOP for the block."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-
-    def __enter__(self) -> None:
-        self.server.signal(signal.SIGSTOP)
-
-    def __exit__(self, *_: object) -> None:
-        self.server.signal(signal.SIGCONT)
+    server.freeze()
+    try:
+        yield
+    finally:
+        server.wake()
 
 
-def _await_failover(fleet: Fleet, number: int) -> None:
-    wait_until(lambda: fleet.coordinator.primary() != number, FAILOVER_S, "another primary")
-
-
-def _replica(fleet: Fleet, dice: Random) -> Server:
-    primary = fleet.coordinator.primary()
-    return dice.choice(
-        [server for number, server in enumerate(fleet.coordinator.servers) if number != primary]
-    )
+def _await_failover(fleet: Fleet, old: Node) -> None:
+    fleet.coordinator.wait_failover(old, time.monotonic(), FAILOVER_S)
 
 
 def _network(fleet: Fleet) -> Proxy:
-    return fleet.coordinator.proxies[fleet.coordinator.primary()]
+    return fleet.coordinator.primary.proxy
 
 
 def _kill_agent(fleet: Fleet, number: int) -> None:

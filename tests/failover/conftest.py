@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slicelock.embedded import find_server
 from slicelock.local import LocalAgent
 from tests.conftest import missing, wanted_servers
 from tests.support.sentinels import Deployment
+from tests.support.servers import binary_of
 from tests.support.sides import SIDES, Side
 
 PATIENCE = {"lease": 4.0, "renew": 0.5, "poll": 0.5, "wait_lease": 3.0}
@@ -27,8 +27,7 @@ def kind(request: pytest.FixtureRequest) -> type[Side]:
 @pytest.fixture(params=wanted_servers())
 def binary(request: pytest.FixtureRequest) -> str:
     """Debian's Redis, or Valkey; both are Sentinels too."""
-    found = find_server() if request.param == "valkey" else shutil.which("redis-server")
-    if found is None or request.param not in str(found):
+    if (found := binary_of(request.param)) is None:
         missing(request.param)
     return str(found)
 

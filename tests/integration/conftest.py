@@ -1,4 +1,4 @@
-"""The client on a real server: the same tests for threads and for an event loop."""
+"""What tests on a real server share: members and agents for the scripts, clients of both kinds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.proxy import Proxy
 from tests.support.scripts import Scripts, connect
 from tests.support.sides import SIDES, Side
 from tests.support.stage import AgentStage
+from tests.support.world import Agent, Member, World
 
 
 @pytest.fixture(params=sorted(SIDES))
@@ -28,6 +29,26 @@ def side(kind: type[Side], server: EmbeddedServer, pool: str) -> Iterator[Side]:
     made.declare("a", "b")
     yield made
     made.close()
+
+
+@pytest.fixture
+def n1(world: World) -> Agent:
+    return world.agent("n1")
+
+
+@pytest.fixture
+def n2(world: World) -> Agent:
+    return world.agent("n2")
+
+
+@pytest.fixture
+def r1(world: World) -> Member:
+    return world.member("r1")
+
+
+@pytest.fixture
+def r2(world: World) -> Member:
+    return world.member("r2")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slicelock.embedded import EmbeddedServer
+from slicelock.embedded import EmbeddedServer, free_port
 from tests.cli.programs import program
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
@@ -35,12 +34,6 @@ def stage(server: EmbeddedServer, pool: str, tmp_path: Path) -> Iterator[AgentSt
         made.agent()
         yield made
         made.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask(url: str, path: str) -> dict[str, Any]:

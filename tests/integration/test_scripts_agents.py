@@ -18,16 +18,6 @@ def slices(world: World) -> None:
     world.serve()
 
 
-@pytest.fixture
-def n1(world: World) -> Agent:
-    return world.agent("n1")
-
-
-@pytest.fixture
-def n2(world: World) -> Agent:
-    return world.agent("n2")
-
-
 # ---------------------------------------------------------------- agents and runs
 
 

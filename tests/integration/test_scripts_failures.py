@@ -21,16 +21,6 @@ def slices(world: World) -> None:
 
 
 @pytest.fixture
-def n1(world: World) -> Agent:
-    return world.agent("n1")
-
-
-@pytest.fixture
-def n2(world: World) -> Agent:
-    return world.agent("n2")
-
-
-@pytest.fixture
 def loaded(world: World) -> Member:
     """A run whose state is on n1's devices of `a`, without a turn."""
     made = world.member("r1")

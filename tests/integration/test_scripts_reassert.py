@@ -20,21 +20,6 @@ def slices(world: World) -> None:
     world.serve()
 
 
-@pytest.fixture
-def n1(world: World) -> Agent:
-    return world.agent("n1")
-
-
-@pytest.fixture
-def r1(world: World) -> Member:
-    return world.member("r1")
-
-
-@pytest.fixture
-def r2(world: World) -> Member:
-    return world.member("r2")
-
-
 # ---------------------------------------------------------------- what Redis remembers wrongly
 
 

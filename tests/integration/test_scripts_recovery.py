@@ -18,16 +18,6 @@ def slices(world: World) -> None:
     world.serve()
 
 
-@pytest.fixture
-def r1(world: World) -> Member:
-    return world.member("r1")
-
-
-@pytest.fixture
-def r2(world: World) -> Member:
-    return world.member("r2")
-
-
 def hold(pair: tuple[Member, Member], *slices: str) -> None:
     m0, m1 = pair
     m0.ask(*slices)

@@ -18,16 +18,6 @@ def slices(world: World) -> None:
     world.serve()
 
 
-@pytest.fixture
-def n1(world: World) -> Agent:
-    return world.agent("n1")
-
-
-@pytest.fixture
-def n2(world: World) -> Agent:
-    return world.agent("n2")
-
-
 def test_a_new_slice_settles_with_the_first_beats(world: World) -> None:
     world.declare("d", "n1", "n2")
     r1 = world.member("r1")

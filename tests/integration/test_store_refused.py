@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from slicelock import errors
-from slicelock.embedded import EmbeddedServer
+from slicelock.embedded import EmbeddedServer, free_port
 from slicelock.settings import StoreSettings
 from slicelock.store import (
     AsyncStore,
@@ -20,7 +20,6 @@ from slicelock.store import (
 )
 from slicelock.wire import Status
 from tests.support.scripts import connect
-from tests.support.sentinels import free_port
 from tests.support.wait import wait_until
 
 Refused = Callable[[StoreSettings], Awaitable[None]]

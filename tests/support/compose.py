@@ -20,9 +20,8 @@ from typing import Any, cast
 
 import yaml
 
-from slicelock.embedded import find_server
+from slicelock.embedded import find_server, free_port
 from slicelock.guard import die_with_parent
-from tests.support.sentinels import free_port
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

