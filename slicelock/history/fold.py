@@ -128,9 +128,8 @@ class History:
     def _switching(self, event: Event) -> None:
         wait = self._wait_of(event)
         wait.granted_ms = wait.granted_ms or event.t_ms
-        for (
-            name
-        ) in wait.slices:  # all are granted at once, and those without agents have no event of their own
+        # All are granted at once, and those without agents have no event of their own.
+        for name in wait.slices:
             self._begin_switch(self._slice(name), event, event.t_ms)
         if switch := self._slice(event.text("slice")).switch:
             switch.fence = event.text("fence")

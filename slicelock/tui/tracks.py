@@ -10,6 +10,7 @@ from statistics import median
 
 from slicelock.events import Event
 from slicelock.history import Block, History, SliceHistory, Switch, Turn, strip
+from slicelock.history.sweep import Window
 from slicelock.model import Picture, RequestView, SliceView
 
 KEPT_MS = 15 * 60_000
@@ -106,11 +107,12 @@ class Tracks:
     def totals(self, now: int, window_ms: int) -> Totals:
         """What the window says of all slices together."""
         first, held, lost, switches = now - window_ms, 0, 0, 0
+        window = Window(first, now)
         for name in self._names:
             seen = self.of(name)
-            held += sum(_within(turn, first, now) for turn in recent(seen.turns, first))
+            held += sum(window.length(one.began_ms, one.ended_ms) for one in recent(seen.turns, first))
             for switch in recent(seen.switches, first):
-                lost += _within(switch, first, now)
+                lost += window.length(switch.began_ms, switch.ended_ms)
                 switches += switch.began_ms >= first
         since = min(self._history.begin_ms or now, self._first_seen or now)
         known = len(self._names) * (now - max(first, since)) or 1
@@ -119,10 +121,11 @@ class Tracks:
     def by_job(self, now: int, window_ms: int) -> dict[str, JobTotals]:
         """What each job has had in the window, the largest share first."""
         first = now - window_ms
+        window = Window(first, now)
         held, turns = Counter[str](), defaultdict[str, int](int)
         for name in self._names:
             for turn in recent(self.of(name).turns, first):
-                held[turn.job] += _within(turn, first, now)
+                held[turn.job] += window.length(turn.began_ms, turn.ended_ms)
                 turns[turn.job] += 1
         whole = held.total() or 1
         return {job: JobTotals(ms / whole, turns[job], ms) for job, ms in held.most_common()}
@@ -158,11 +161,6 @@ def recent(parts: list[Turn] | list[Switch], first: int) -> Iterator[Turn | Swit
         if part.ended_ms is not None and part.ended_ms <= first:
             return
         yield part
-
-
-def _within(part: Turn | Switch, first: int, last: int) -> int:
-    until = last if part.ended_ms is None else min(part.ended_ms, last)
-    return max(0, until - max(part.began_ms, first))
 
 
 def _missing(one: SliceView, seen: SliceHistory, now: int) -> Iterator[Event]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median, quantiles
+from statistics import median
 
+from slicelock.percentile import percentile
 from tests.chaos.campaign import Outcome
 from tests.chaos.faults import FAULTS
 
@@ -52,6 +53,6 @@ def _row(name: str, outcome: Outcome) -> str:
     lasted = [harm.lasted_s for harm in outcome.harms[name]]
     recovered = [harm.recovered_s for harm in outcome.harms[name]]
     bad = sum(1 for fault, _ in outcome.violations if fault == name)
-    p95 = quantiles(recovered, n=20, method="inclusive")[-1] if len(recovered) > 1 else recovered[0]
-    times = " | ".join(f"{t:.2f} s" for t in (median(lasted), median(recovered), p95, max(recovered)))
+    figures = (median(lasted), median(recovered), percentile(recovered, 0.95), max(recovered))
+    times = " | ".join(f"{seconds:.2f} s" for seconds in figures)
     return f"| {name} | {len(lasted)} | {times} | {bad} |"
