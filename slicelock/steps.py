@@ -24,13 +24,6 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Sleep; the answer is None."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Sleep until a message for this run arrives or the time has passed; the answer says whether one
     arrived."""
@@ -43,5 +36,5 @@ class Now:
     """The answer is the monotonic clock, in seconds."""
 
 
-Step = Call | Pause | Wait | Now
+Step = Call | Wait | Now
 Flow = Generator[Step, Any, T]

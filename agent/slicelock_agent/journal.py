@@ -93,7 +93,6 @@ class Journal:
         try:
             self._lines = Lines(path)
             known: list[str] = json.loads(self._lines.of("meta").get("boots", "[]"))
-            self.used_before = bool(known)
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
             pages, processes = self._lines.of("slices"), self._lines.of("processes")

@@ -15,7 +15,7 @@ from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
-from slicelock.steps import Call, Flow, Now, Pause, Step, Wait
+from slicelock.steps import Call, Flow, Now, Step, Wait
 from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened_async
@@ -98,7 +98,7 @@ class AsyncStore:
                 return time.monotonic()
             case Wait(seconds) if inbox is not None:
                 return await inbox.wait(seconds)
-            case Wait(seconds) | Pause(seconds):
+            case Wait(seconds):
                 return await asyncio.sleep(max(seconds, 0.0))
 
     async def _shielded(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-REBUILT = "rebuilt"
-
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A message, such as `held r1/main/3`: its channel's full name, the verb, and what it is about.
-
-    The verb `rebuilt` is our own: the subscription was lost and made anew, so look at everything again.
-    """
+    """A message, such as `held r1/main/3`: its channel's full name, the verb, and what it is about."""
 
     channel: str
     verb: str
@@ -23,6 +18,3 @@ class Hint:
         """Read one message."""
         verb, _, what = data.decode("utf-8", "replace").partition(" ")
         return cls(channel.decode("utf-8", "replace"), verb, what)
-
-
-REBUILT_HINT = Hint("", REBUILT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -118,16 +117,14 @@ def _opened_there(
     return link, server
 
 
-async def opened_async(
-    endpoint: Endpoint, patience: float, greet: Callable[[AsyncLink], Awaitable[None]] | None = None
-) -> tuple[AsyncLink, Server]:
-    """As `opened`, for the running event loop; `greet` is run on the connection within the same time."""
+async def opened_async(endpoint: Endpoint, patience: float) -> tuple[AsyncLink, Server]:
+    """As `opened`, for the running event loop; to a primary alone."""
     until = time.monotonic() + patience
     while True:
         found = None
         try:
             found = await endpoint.find_async(max(until - time.monotonic(), 0.0))
-            return await _opened_async_there(endpoint, found, until, greet)
+            return await _opened_async_there(endpoint, found, until)
         except StoreUnavailable as failure:
             if not endpoint.asks_again(failure, found, until):
                 raise
@@ -135,10 +132,7 @@ async def opened_async(
 
 
 async def _opened_async_there(
-    endpoint: Endpoint,
-    found: Primary | None,
-    until: float,
-    greet: Callable[[AsyncLink], Awaitable[None]] | None,
+    endpoint: Endpoint, found: Primary | None, until: float
 ) -> tuple[AsyncLink, Server]:
     link = endpoint.dialer.async_link(found and found.address)
     endpoint.note(link, Server(found=found))
@@ -148,8 +142,6 @@ async def _opened_async_there(
             await link.send_packed_command([pack(words)[0] for words in GREETING])
             answers = [await _async_answer(link) for _ in GREETING]
             server = endpoint.checked(answers, found, primary=True)
-            if greet is not None:
-                await greet(link)
     except (RedisError, OSError, UnicodeError) as error:
         await link.disconnect(nowait=True)
         raise explain(error, endpoint.place, sent=False) from None

@@ -6,7 +6,6 @@ the connection counts as lost. Whoever listens looks at everything again after a
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -16,13 +15,13 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from slicelock.errors import StoreError, StoreTimeout
+from slicelock.errors import StoreTimeout
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, pack
+from slicelock.store.connect import pack
 from slicelock.store.failures import explain
-from slicelock.store.hints import REBUILT_HINT, Hint
+from slicelock.store.hints import Hint
 from slicelock.store.line import Line
-from slicelock.store.opening import Endpoint, opened, opened_async
+from slicelock.store.opening import Endpoint, opened
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -197,70 +196,3 @@ def _wait(bell: Bell, seconds: float, line: Line | None = None) -> bool:
     if rang:
         bell.heard()
     return rang
-
-
-class AsyncSubscription:
-    """Listens in an event loop; a lost connection is made anew by `get`, which then says so."""
-
-    def __init__(
-        self,
-        settings: StoreSettings,
-        channels: Sequence[str],
-        *,
-        name: str = "hints",
-        watchdog_s: float = WATCHDOG_S,
-    ) -> None:
-        self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
-        self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
-        self._link: AsyncLink | None = None
-
-    async def open(self) -> None:
-        """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
-        await self.aclose()
-        self._link, _ = await opened_async(self._endpoint, self._timeout, self._subscribe)
-        self._silence.heard()
-
-    async def _subscribe(self, link: AsyncLink) -> None:
-        await link.send_command("SUBSCRIBE", *self._channels)
-        confirmed = 0
-        while confirmed < len(self._channels):
-            confirmed += _confirms(await link.read_response())
-
-    async def get(self, timeout: float) -> Hint | None:
-        """The next message within `timeout` seconds, else None; `rebuilt` after a new connection."""
-        until = time.monotonic() + timeout
-        while (left := until - time.monotonic()) > 0:
-            if self._link is None:
-                if await self._reopen(left):
-                    return REBUILT_HINT
-            elif hint := await self._read(self._link, min(left, self._silence.until_next())):
-                return hint
-        return None
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        link, self._link = self._link, None
-        if link is not None:
-            await link.disconnect(nowait=True)
-
-    async def _reopen(self, left: float) -> bool:
-        try:
-            await self.open()
-        except StoreError:
-            await asyncio.sleep(min(left, REOPEN_S))
-            return False
-        return True
-
-    async def _read(self, link: AsyncLink, seconds: float) -> Hint | None:
-        try:
-            reply = await link.read_response(timeout=max(seconds, 0.001), disconnect_on_error=False)
-            if reply is not None:
-                self._silence.heard()
-                return _hint(reply)
-            if self._silence.ping_due():
-                await link.send_command("PING")
-            elif self._silence.left() <= 0:
-                await self.aclose()
-        except (RedisError, OSError):
-            await self.aclose()
-        return None

@@ -14,7 +14,7 @@ from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.keys import Keys
 from slicelock.scripts import Source, load
 from slicelock.settings import StoreSettings
-from slicelock.steps import Call, Flow, Now, Pause, Wait
+from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.line import Line
@@ -194,8 +194,8 @@ class Store:
             line.close()
 
 
-def _wait(step: Wait | Pause, inbox: Inbox | None) -> bool | None:
-    if inbox is not None and isinstance(step, Wait):
+def _wait(step: Wait, inbox: Inbox | None) -> bool | None:
+    if inbox is not None:
         return inbox.wait(step.seconds)
     time.sleep(max(step.seconds, 0.0))
     return None

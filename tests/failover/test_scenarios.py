@@ -14,7 +14,7 @@ import pytest
 from slicelock import errors
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store import REBUILT, AsyncSubscription, DirectSubscription, Store, Subscription
+from slicelock.store import DirectSubscription, Store, Subscription
 from slicelock.store.connect import Dialer
 from slicelock.store.sentinel import Route
 from slicelock.wire import Acquire, AcquireReply, Declare
@@ -197,29 +197,6 @@ def served(
         wait_until(
             lambda: (client.publish(channel, "held r1/main/1") and message()) or message(), 3 + WATCHDOG_S
         )
-
-
-async def test_scenario_10_and_11_a_subscription_of_an_event_loop(
-    deployment: Deployment, pool: str, fault: Callable[[Node], None], dials: list[str]
-) -> None:
-    channel = Keys(pool).run_channel("r1")
-    settings = StoreSettings.load(redis_url=deployment.url, pool=pool, store_timeout=1.0)
-    heard = AsyncSubscription(settings, [channel], watchdog_s=WATCHDOG_S)
-    await heard.open()
-    verbs: list[str] = []
-
-    async def listen() -> None:
-        while True:
-            if hint := await heard.get(1.0):
-                verbs.append(hint.verb)
-
-    task = asyncio.create_task(listen())
-    await served_async(deployment, fault, channel, lambda: "held" in verbs)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await heard.aclose()
-    assert verbs[0] == REBUILT
-    assert asked_before_each_dial(dials), dials
 
 
 async def test_scenario_10_and_11_the_subscription_of_an_agent(

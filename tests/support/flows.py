@@ -8,7 +8,7 @@ from typing import Any
 
 from slicelock.codec import Command
 from slicelock.protocol import Ledger, Part, Who, Wish
-from slicelock.steps import Call, Flow, Now, Pause, Wait
+from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.wire import RegisterReply
 
 Answer = Any  # a reply, an exception to throw, or a function of the command
@@ -69,7 +69,7 @@ class Hand:
                 return self.now
             case Call(command):
                 return self._answer(command)
-            case Wait(seconds) | Pause(seconds):
+            case Wait(seconds):
                 self.waits.append(seconds)
                 if self.messages():
                     return True

@@ -170,11 +170,6 @@ def test_processes_are_remembered_and_forgotten(journal: Journal) -> None:
     assert reopened(journal).processes == {"a": {"p1", "p2"}}
 
 
-def test_a_first_start_is_told_from_a_later_one(journal: Journal) -> None:
-    assert not journal.used_before
-    assert reopened(journal).used_before
-
-
 def test_a_second_agent_is_told_who_has_the_journal(journal: Journal) -> None:
     code = (
         "import sys; from pathlib import Path; from slicelock_agent.journal import Journal; "
