@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
+from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import QUIET, Observer
@@ -75,7 +76,7 @@ class Pulse:
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = self._brief = False
         self._epoch, self._unsettled = 0, set[str]()
-        self._silence_told = False
+        self._outage = Outage()
         self._answered_at = self._in_touch_since = float("-inf")
         self._complaints: dict[str, str] = {}
         self._closed = False
@@ -109,7 +110,7 @@ class Pulse:
 
     def close(self) -> None:
         """Beat no more, and say nothing of a beat that stays unanswered."""
-        self._closed = self._silence_told = True
+        self._closed = True
 
     def tell(self, result: Result) -> None:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
@@ -178,7 +179,7 @@ class Pulse:
             self._under_way = False
             return
         try:
-            self._silence_told = False
+            self._outage.over()
             self._note_answer()
             self._results = [one for one in self._results if one not in results]
             self._registry.told(exits)
@@ -283,7 +284,5 @@ class Pulse:
             log.warning("%s", text, exc_info=not isinstance(failure, (ValueError, TypeError, SlicelockError)))
 
     def _complain(self, failure: SlicelockError) -> None:
-        """Once for each silence."""
-        if not self._silence_told:
-            self._silence_told = True
+        if not self._closed and self._outage.is_news(failure):
             log.warning("%s Turns go on.", failure)

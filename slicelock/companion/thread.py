@@ -19,7 +19,7 @@ from slicelock.keys import Keys
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.protocol.notes import note_loss
 from slicelock.settings import Settings
-from slicelock.store import Hint, PrimaryWatch, Store, Subscription
+from slicelock.store import Hint, Outage, PrimaryWatch, Store, Subscription
 
 log = logging.getLogger("slicelock")
 
@@ -41,7 +41,7 @@ class Companion:
         self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
         self._watch = PrimaryWatch(settings, self._switch)
         self.ear = Ear(self._subscription, self._heed, self._waits)
-        self._schedule = Schedule(settings.renew)
+        self._schedule, self._outage = Schedule(settings.renew), Outage()
         self._thread: threading.Thread | None = None
         self._stopped = self._hurried = self._answering = self._switched = False
         self._started: object = None
@@ -257,7 +257,7 @@ class Companion:
         except SlicelockError as failure:
             self._missed(failure)
             return
-        if self._schedule.beat.failures:
+        if self._outage.over():
             log.info("Redis answers heartbeats again")
         news = absorb(self.ledger, sending, reply, sent)
         self.hooks.taken(sending.answers)
@@ -270,7 +270,7 @@ class Companion:
             self.hooks.submit(command)
 
     def _missed(self, failure: SlicelockError) -> None:
-        if not self._stopped and not self._schedule.beat.failures:
+        if not self._stopped and self._outage.is_news(failure):
             log.warning("a heartbeat was not answered, the next ones follow: %s", failure)
         self._schedule.missed(time.monotonic())
 

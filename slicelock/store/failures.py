@@ -22,6 +22,13 @@ from slicelock.errors import ConfigurationError, SlicelockError, StoreError, Sto
 
 # The server has refused the call for reasons that pass; nothing was done.
 PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+# What the operator of the server can do about them, where they do not pass by themselves.
+REMEDIES = {
+    "NOREPLICAS": "Fewer replicas follow it than its min-replicas-to-write asks for, so it refuses every "
+    "change: start them, or turn the setting off: CONFIG SET min-replicas-to-write 0.",
+    "MISCONF": "It cannot write to its disk, so it refuses every change: free the disk, or correct the "
+    "rights of its folder; its log has the reason.",
+}
 # What only another setting of the database helps against.
 DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allowed")
 # A script runs with its caller's rights: how Redis 7 and Valkey, and Redis 6.2, say that they do not suffice.
@@ -41,7 +48,10 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     if isinstance(error, refusals) or text.startswith((*DATABASE, *RIGHTS)):
         return _refused(error, text, place)
     if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING):
-        return StoreUnavailable(f"Redis at {place} cannot serve at the moment: {text}.")
+        return StoreUnavailable(
+            f"Redis at {place} cannot serve at the moment: {SCRIPT.sub('', text).rstrip('.')}.",
+            advice=REMEDIES.get(text.partition(" ")[0], ""),
+        )
     if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
         return _full(text, place)
     if isinstance(error, (ConnectionError, TimeoutError, OSError)):

@@ -130,6 +130,21 @@ def test_errors_are_told_once_and_so_is_their_end(world: World, caplog: pytest.L
     assert caplog.text.count("was not answered") == 1
 
 
+def test_a_failure_that_needs_another_remedy_is_told_too(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.hold(agentless=False)
+    world.store.answer = lambda command: errors.StoreUnavailable("away")
+    world.companion.ensure_running()
+    world.after(3)
+    world.store.answer = lambda command: errors.StoreUnavailable("there", advice="Change a setting.")
+    world.after(3)
+    world.store.answer = lambda command: errors.StoreUnavailable("away")
+    world.after(3)
+    told = [line for line in caplog.messages if "was not answered" in line]
+    assert [line.rpartition(": ")[2] for line in told] == ["away", "there Change a setting."]
+
+
 @pytest.mark.parametrize("failure", [ValueError("a bug"), MemoryError(), SystemExit(1), KeyboardInterrupt()])
 def test_even_a_bug_does_not_end_it(
     world: World, failure: BaseException, caplog: pytest.LogCaptureFixture

@@ -36,6 +36,22 @@ def test_each_error_has_its_kind(error: Exception, kind: type[Exception]) -> Non
     assert "redis.example:6379" in str(explained)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "NOREPLICAS Not enough good replicas. script: 99, on @user_script:3.",
+            "min-replicas-to-write 0",
+        ),
+        ("MISCONF Errors writing to the AOF file: No space left on device", "free the disk"),
+    ],
+)
+def test_refusals_that_an_operator_has_to_end_say_how(text: str, says: str) -> None:
+    explained = explain(redis_errors.ResponseError(text), "x", sent=True)
+    assert says in explained.advice and explained.advice in str(explained)
+    assert "user_script" not in str(explained)
+
+
 def test_a_call_that_was_sent_is_undecided() -> None:
     assert isinstance(explain(redis_errors.ConnectionError("reset"), "x", sent=True), errors.StoreTimeout)
     assert isinstance(explain(redis_errors.TimeoutError("slow"), "x", sent=True), errors.StoreTimeout)
