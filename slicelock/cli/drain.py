@@ -10,6 +10,7 @@ from slicelock.cli import options
 from slicelock.cli.console import say
 from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.cli.slices import group
+from slicelock.model import SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Drain
@@ -28,7 +29,10 @@ def drain(
 ) -> None:
     """Let nothing new start. Turns that run end by themselves, and whoever waits goes on waiting."""
     for one in _each(name, node, pool, draining=True, why=why):
-        say(f"{one} is draining: nothing new starts there. To let it go on: slicelock slice undrain {one}")
+        say(
+            f"{one.name} is draining: nothing new starts there. "
+            f"To let it go on: slicelock slice undrain {one.name}"
+        )
 
 
 @group.command(epilog="Example: slicelock slice undrain --node gpu-1")
@@ -37,22 +41,22 @@ def undrain(
 ) -> None:
     """Let turns start again."""
     for one in _each(name, node, pool, draining=False):
-        say(f"{one} goes on.")
+        say(f"{one.name} goes on." if one.draining else f"{one.name} was not draining; nothing has changed.")
 
 
-def _each(name: str, node: bool, pool: str | None, *, draining: bool, why: str = "") -> list[str]:
-    """Do it to the slice, or to each slice of the node; their names."""
+def _each(name: str, node: bool, pool: str | None, *, draining: bool, why: str = "") -> list[SliceView]:
+    """Do it to the slice, or to each slice of the node; what they were like before."""
     options.named("node" if node else "slice", name)
     with connected(pool) as (store, settings):
-        names = _of_node(store, settings, name) if node else [name]
-        for one in names:
-            if store.run(Drain(one, draining, why)).outcome == "NO_SUCH_SLICE":
-                raise unknown(one, settings)
-    return names
+        before = _of_node(store, settings, name) if node else list(look(store, settings, name).slices)
+        for one in before:
+            if store.run(Drain(one.name, draining, why)).outcome == "NO_SUCH_SLICE":
+                raise unknown(one.name, settings)
+    return before
 
 
-def _of_node(store: Store, settings: StoreSettings, node: str) -> list[str]:
-    names = [one.name for one in look(store, settings).slices if node in one.nodes]
-    if not names:
+def _of_node(store: Store, settings: StoreSettings, node: str) -> list[SliceView]:
+    found = [one for one in look(store, settings).slices if node in one.nodes]
+    if not found:
         raise refused(f"Node {node} was not changed", "no slice has it", "See `slicelock status`.")
-    return names
+    return found

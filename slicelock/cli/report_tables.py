@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from slicelock.cli.render import table
+from slicelock.cli.render import Fitted, cut_id, table
 from slicelock.history.jobs import JobFigures
 from slicelock.history.report import Report
 from slicelock.history.slices import LongWait, SliceFigures
 from slicelock.words import count, duration, gb
 
+ROOMY = 140  # columns from which a job is one row
 SHOWN_CAUSES = 3
 SHOWN_WAITS = 3
 
 
 def whole(seen: Report) -> RenderableType:
-    """Everything."""
+    """Everything, drawn for the width that it gets."""
     if not seen.slices:
-        return Text("Nothing has happened in this pool yet.")
-    parts: list[RenderableType] = [window(seen), *verdict(seen), "", jobs(seen.jobs), "", slices(seen.slices)]
+        return Text("Nothing has happened in this pool yet. Come back when jobs have had turns.")
+    return Fitted(partial(_whole, seen))
+
+
+def _whole(seen: Report, width: int) -> RenderableType:
+    wide = width >= ROOMY
+    parts: list[RenderableType] = [window(seen), verdict(seen), ""]
+    if seen.jobs:
+        parts += [jobs(seen.jobs), ""] if wide else [asked(seen.jobs), "", worth(seen.jobs), ""]
+    parts.append(slices(seen.slices))
     waits = [one for figures in seen.slices for one in figures.longest_waits]
     if waits:
-        parts += ["", longest(waits)]
+        parts += ["", longest(waits, 0 if wide else width // 4)]
     return Group(*parts)
 
 
@@ -40,37 +50,66 @@ def window(seen: Report) -> Text:
     return made
 
 
-def verdict(seen: Report) -> Iterator[Text]:
-    """Whether it was worth it, in a sentence."""
+def verdict(seen: Report) -> Text:
+    """Whether it was worth it, in a sentence; or what to do where that cannot be said."""
     if not seen.jobs:
-        return
+        return Text(
+            "No job has asked for a slice in this time, so there is nothing to judge. "
+            "Look further back with --since, or come back when jobs have had turns.",
+            style="bold",
+        )
     alone, shared = seen.gpu_hours_alone, seen.gpu_hours_shared
     compared = f"{hours(shared)} GPU-hours instead of {hours(alone)} one after the other"
     if seen.saved_gpu_hours >= 0:
         saved = f"Sharing saved {hours(seen.saved_gpu_hours)} GPU-hours, {seen.saved_share:.0%}"
-        yield Text(f"{saved}: {compared}.", style="bold green" if seen.saved_share >= 0.005 else "bold")
-    else:
-        yield Text(f"Sharing cost {hours(-seen.saved_gpu_hours)} GPU-hours: {compared}.", style="bold red")
+        return Text(f"{saved}: {compared}.", style="bold green" if seen.saved_share >= 0.005 else "bold")
+    return Text(f"Sharing cost {hours(-seen.saved_gpu_hours)} GPU-hours: {compared}.", style="bold red")
+
+
+ASKED = ("turns", "waited p50", "p95", "max")
+WORTH = ("held", "share", "alone", "now", "saved")
 
 
 def jobs(those: Iterable[JobFigures]) -> Table:
     """One row for each job."""
-    made = table(
-        *("job", "turns", "waited p50", "p95", "max", "held", "share", "switches"),
-        *("alone", "now", "saved"),
-    )
+    made = table("job", *ASKED, "switches", *WORTH)
     for one in those:
-        made.add_row(
-            one.job,
-            turns(one),
-            *(duration(s * 1000) for s in (one.wait_p50_s, one.wait_p95_s, one.wait_max_s, one.held_s)),
-            ", ".join(f"{part:.0%} of {name}" for name, part in one.share.items()) or "-",
-            switches(one.switches, one.switch_s, one.bytes),
-            duration(one.alone_s * 1000),
-            Text(duration(one.now_s * 1000)).append(f" {one.slower:+.0%}", style="dim"),
-            saved(one),
-        )
+        made.add_row(one.job, *_asked(one), _switches_of(one), *_worth(one))
     return made
+
+
+def asked(those: Iterable[JobFigures]) -> Table:
+    """The same where there is little room, in two tables: what each job asked for, and what moving it took."""
+    made = table("job", *ASKED, "switches")
+    for one in those:
+        made.add_row(one.job, *_asked(one), _switches_of(one))
+    return made
+
+
+def worth(those: Iterable[JobFigures]) -> Table:
+    """What each job had, and whether that was worth it."""
+    made = table("job", *WORTH)
+    for one in those:
+        made.add_row(one.job, *_worth(one))
+    return made
+
+
+def _asked(one: JobFigures) -> tuple[RenderableType, ...]:
+    return turns(one), *(duration(s * 1000) for s in (one.wait_p50_s, one.wait_p95_s, one.wait_max_s))
+
+
+def _worth(one: JobFigures) -> tuple[RenderableType, ...]:
+    return (
+        duration(one.held_s * 1000),
+        ", ".join(f"{part:.0%} of {name}" for name, part in one.share.items()) or "-",
+        duration(one.alone_s * 1000),
+        Text(duration(one.now_s * 1000)).append(f" {one.slower:+.0%}", style="dim"),
+        saved(one),
+    )
+
+
+def _switches_of(one: JobFigures) -> str:
+    return switches(one.switches, one.switch_s, one.bytes)
 
 
 def turns(one: JobFigures) -> Text:
@@ -109,13 +148,13 @@ def slices(those: Iterable[SliceFigures]) -> Table:
     return made
 
 
-def longest(waits: Iterable[LongWait]) -> Table:
-    """The longest waits of all slices, and what each was for."""
+def longest(waits: Iterable[LongWait], cut_at: int = 0) -> Table:
+    """The longest waits of all slices, and what each was for. Ids longer than `cut_at` are cut, unless it is 0."""
     unique = {(one.request, one.asked_ms): one for one in waits}
     made = table("longest waits", "since", "for", "because of")
     for one in sorted(unique.values(), key=lambda one: -one.seconds)[:SHOWN_WAITS]:
         made.add_row(
-            f"{one.job} {one.request}",
+            f"{one.job} {cut_id(one.request, cut_at)}",
             f"{datetime.fromtimestamp(one.asked_ms / 1000):%H:%M:%S}",
             duration(one.seconds * 1000) + ("" if one.outcome == "held" else f", {one.outcome}"),
             seconds_by(dict(list(one.causes.items())[:SHOWN_CAUSES])),

@@ -16,6 +16,7 @@ from slicelock.cli.console import say
 from slicelock.cli.failures import Refused
 from slicelock.cli.past import Past, past
 from slicelock.cli.since import Since
+from slicelock.history.report import Report
 from slicelock.words import count
 
 
@@ -47,23 +48,24 @@ def timeline(
 ) -> None:
     """Write a page with every turn, wait and switch, by slice and job, and the report's figures beside it."""
     seen = past(pool, since)
-    replace(out, page(seen) if format_ is Format.HTML else perfetto(seen))
-    say(f"Wrote {out} ({count(seen.history.count, 'event')}).")
+    figures = seen.report()
+    replace(out, html_of(seen, figures) if format_ is Format.HTML else trace_of(seen, figures))
+    say(f"Wrote {out} ({count(figures.events, 'event')}).")
 
 
-def page(seen: Past) -> str:
+def html_of(seen: Past, figures: Report) -> str:
     """The HTML page."""
     from slicelock.history.drawing import drawing
-    from slicelock.history.page import page as put_together
+    from slicelock.history.page import page
 
-    return put_together(drawing(seen.history, seen.report(), seen.pool))
+    return page(drawing(seen.history, figures, seen.pool))
 
 
-def perfetto(seen: Past) -> str:
+def trace_of(seen: Past, figures: Report) -> str:
     """The trace as JSON."""
     from slicelock.history.perfetto import trace
 
-    return json.dumps(trace(seen.history, seen.report(), seen.pool), separators=(",", ":"))
+    return json.dumps(trace(seen.history, figures, seen.pool), separators=(",", ":"))
 
 
 def replace(path: Path, text: str) -> None:

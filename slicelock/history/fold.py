@@ -7,11 +7,13 @@ if nobody said so.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from slicelock.events import GAP, Event
 from slicelock.history.parts import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
+from slicelock.history.sweep import Window
 
 CONDITIONS = {"drain": "draining"}
 """Kinds of a block that have a name of their own."""
@@ -62,7 +64,9 @@ class History:
         self.slices: dict[str, SliceHistory] = {}
         self.waits: list[Wait] = []
         self.marks: list[Mark] = []
-        self.begin_ms, self.now_ms, self.count = 0, 0, 0
+        self.begin_ms, self.now_ms = 0, 0
+        self._times = array("q")
+        """When each event was."""
         self._waiting: dict[str, Wait] = {}
         self._last: dict[tuple[str, str], str] = {}
         """The newest request of each run and lane: it has only one at a time."""
@@ -76,9 +80,13 @@ class History:
         """Take one event; types that are not known only move the clock."""
         self.begin_ms = self.begin_ms or event.t_ms
         self.now_ms = max(self.now_ms, event.t_ms)
-        self.count += 1
+        self._times.append(event.t_ms)
         if take := self._takers.get(event.type):
             take(event)
+
+    def count(self, window: Window) -> int:
+        """How many events there are in a window."""
+        return sum(1 for at_ms in self._times if window.begin_ms <= at_ms <= window.end_ms)
 
     def _by_type(self) -> dict[str, Callable[[Event], None]]:
         return {
@@ -117,6 +125,7 @@ class History:
             seen.switches = [one for one in seen.switches if stays(one)]
             seen.conditions = [one for one in seen.conditions if stays(one)]
         self.begin_ms = max(self.begin_ms, before_ms)
+        self._times = array("q", (at_ms for at_ms in self._times if at_ms >= before_ms))
         waiting = self._waiting.keys()
         self._last = {lane: one for lane, one in self._last.items() if one in waiting}
 

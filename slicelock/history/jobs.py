@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from slicelock import estimate
 from slicelock.history.fold import History
 from slicelock.history.parts import Switch, Turn, Wait
+from slicelock.history.savings import Savings
 from slicelock.history.sweep import Span, Window, sweep
 from slicelock.percentile import percentile
 
 
 @dataclass(frozen=True, slots=True)
-class JobFigures:
-    """One job, all its runs together. Seconds; shares from 0 to 1. docs/reference/report.md defines each.
-
-    GPU-hours count every device of a slice, simulated ones too; saved ones may be negative.
-    """
+class JobFigures(Savings):
+    """One job, all its runs together. Seconds; shares from 0 to 1. docs/reference/report.md defines each."""
 
     job: str
     runs: int
@@ -35,19 +33,7 @@ class JobFigures:
     share: dict[str, float]
     now_s: float
     alone_s: float
-    gpu_hours_alone: float
-    gpu_hours_shared: float
     like_it_saved_share: float
-
-    @property
-    def saved_gpu_hours(self) -> float:
-        """What the job would have occupied alone, less what it occupied."""
-        return self.gpu_hours_alone - self.gpu_hours_shared
-
-    @property
-    def saved_share(self) -> float:
-        """The same as a share of what it would have occupied alone."""
-        return estimate.saved(self.gpu_hours_alone, self.gpu_hours_shared)
 
     @property
     def slower(self) -> float:

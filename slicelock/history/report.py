@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slicelock import estimate
 from slicelock.events import GAP
 from slicelock.history.fold import History
 from slicelock.history.jobs import JobFigures, job_figures
+from slicelock.history.savings import Savings
 from slicelock.history.slices import SliceFigures, slice_figures
 from slicelock.history.sweep import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Figures by job and by slice. docs/reference/report.md defines each of them.
+class Report(Savings):
+    """Figures by job and by slice, and of all jobs together. docs/reference/report.md defines each of them.
 
-    `complete`: nothing in the window was lost or trimmed, and the events reach back to its beginning.
+    `events`: how many there are in the window. `complete`: none of it was lost or trimmed, and they reach back to
+    its beginning.
     """
 
     window: Window
@@ -26,26 +27,6 @@ class Report:
     complete: bool
     jobs: tuple[JobFigures, ...]
     slices: tuple[SliceFigures, ...]
-
-    @property
-    def gpu_hours_alone(self) -> float:
-        """What all jobs would have occupied one after the other."""
-        return sum(one.gpu_hours_alone for one in self.jobs)
-
-    @property
-    def gpu_hours_shared(self) -> float:
-        """What they have occupied."""
-        return sum(one.gpu_hours_shared for one in self.jobs)
-
-    @property
-    def saved_gpu_hours(self) -> float:
-        """The difference; negative when sharing has cost more than it gained."""
-        return self.gpu_hours_alone - self.gpu_hours_shared
-
-    @property
-    def saved_share(self) -> float:
-        """The same as a share."""
-        return estimate.saved(self.gpu_hours_alone, self.gpu_hours_shared)
 
     def as_json(self) -> dict[str, Any]:
         """Seconds, bytes, percent and shares from 0 to 1; times in ms of Redis' clock."""
@@ -75,11 +56,14 @@ def report(
     window = Window(begin, max(until_ms or history.now_ms, begin))
     sizes = devices or {}
     lost = any(one.type == GAP and one.at_ms >= begin for one in history.marks)
+    jobs = tuple(job_figures(history, window, sizes))
     return Report(
+        gpu_hours_alone=sum(one.gpu_hours_alone for one in jobs),
+        gpu_hours_shared=sum(one.gpu_hours_shared for one in jobs),
         window=window,
-        events=history.count,
+        events=history.count(window),
         complete=not lost and (not since_ms or history.begin_ms <= since_ms),
-        jobs=tuple(job_figures(history, window, sizes)),
+        jobs=jobs,
         slices=tuple(
             slice_figures(history, seen, window, sizes.get(name, 1))
             for name, seen in sorted(history.slices.items())

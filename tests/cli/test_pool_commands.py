@@ -161,7 +161,9 @@ def test_draining_a_slice_and_a_node(call: Call, ask: object) -> None:
     assert "lic is draining: audit" in call("doctor").out
     assert call("slice", "undrain", "lic").complaint == "lic goes on."
     assert ask("a") == "HELD"
+    assert call("slice", "undrain", "lic").complaint == "lic was not draining; nothing has changed."
     call("slice", "declare", "web", "--node", "gpu1=0")
+    assert "web was not draining" in call("slice", "undrain", "--node", "gpu1").complaint
     assert "web is draining" in call("slice", "drain", "--node", "gpu1").complaint
     assert "no slice has it" in call("slice", "drain", "--node", "gpu9").complaint
     assert "no slice 'nonesuch'" in call("slice", "undrain", "nonesuch").complaint

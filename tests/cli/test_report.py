@@ -10,15 +10,14 @@ from rich.console import Console
 
 from slicelock.cli import report_tables
 from slicelock.cli.failures import ExitCode
-from slicelock.history import History
 from slicelock.history.report import report
 from tests.cli.conftest import Call
-from tests.support.history import Story
+from tests.support.history import START_S, Story
 from tests.support.world import World
 
 
-def drawn(story: Story, **facts: int) -> str:
-    console = Console(file=StringIO(), width=200)
+def drawn(story: Story, width: int = 200, **facts: int) -> str:
+    console = Console(file=StringIO(), width=width)
     console.print(report_tables.whole(report(story.history(), **facts)))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -54,7 +53,29 @@ def test_missing_events_are_said() -> None:
 
 def test_nothing_has_happened_is_said() -> None:
     assert "Nothing has happened" in drawn(Story())
-    assert History().count == 0
+
+
+def test_without_a_job_in_the_window_it_says_what_to_do() -> None:
+    story = Story().at(0).turn("a", 1, held=1)
+    text = drawn(story, since_ms=round((START_S + 60) * 1000), until_ms=round((START_S + 90) * 1000))
+    assert "No job has asked for a slice in this time" in text and "--since" in text
+    assert ", 0 events" in text and "WAITED" not in text
+
+
+def test_only_events_of_the_window_are_counted() -> None:
+    story = Story().at(0).turn("a", 1, held=1).at(30).turn("a", 2, held=1)
+    assert f", {len(story.events)} events" in drawn(story)
+    assert f", {len(story.events) // 2} events" in drawn(story, since_ms=round((START_S + 10) * 1000))
+
+
+def test_on_a_narrow_terminal_no_name_is_broken() -> None:
+    story = Story("accelerators").at(0).turn("grpo-math", 1, held=100).at(200).queued("rlhf-code", 1)
+    story.at(230).held("rlhf-code", 1, waited=30).at(400).ended("rlhf-code", 1, held=170)
+    text = drawn(story, width=80)
+    assert "25% of accelerators" in text and max(map(len, text.splitlines())) <= 80
+    assert [line.split()[0] for line in text.splitlines() if line.startswith(("grpo", "rlhf"))] == (
+        ["grpo-math", "rlhf-code"] * 2 + ["rlhf-code"]
+    )
 
 
 @pytest.mark.usefixtures("slicelock_env")

@@ -7,6 +7,7 @@ import random
 
 from slicelock.events import Event
 from slicelock.history import UNKNOWN, History
+from slicelock.history.sweep import Window
 from tests.support.history import START_S, Story, s, spans
 
 
@@ -176,7 +177,16 @@ def test_a_run_that_asks_again_waits_for_nothing_else_any_more() -> None:
 
 def test_types_that_are_not_known_are_passed_over() -> None:
     history = Story().at(1).tell("invented", slice="s").tell("held").history()
-    assert history.count == 2
+    assert history.count(Window(0, history.now_ms)) == 2
+
+
+def test_events_are_counted_by_window_and_forgotten() -> None:
+    history = Story().at(0).turn("a", 1, held=2).at(10).turn("a", 2, held=2).history()
+    begin, end = history.begin_ms, history.now_ms
+    everything, half = (history.count(Window(since, end)) for since in (begin, begin + 5_000))
+    assert everything == 2 * half > 0
+    history.forget(begin + 5_000)
+    assert history.count(Window(begin, end)) == half
 
 
 def test_any_part_of_a_history_can_be_read() -> None:

@@ -188,6 +188,15 @@ def test_alone_in_the_pool_nothing_is_saved_and_nothing_lost() -> None:
 # ---------------------------------------------------------------- the report as a whole
 
 
+def test_events_outside_of_the_window_do_not_count() -> None:
+    begin = round(START_S * 1000)
+    told = Story().at(0).turn("a", 1, held=2).at(10).turn("a", 2, held=5)
+    everything = len(told.events)
+    assert report(told.history()).events == everything
+    assert report(told.history(), since_ms=begin + 5_000).events == everything / 2
+    assert report(told.history(), since_ms=begin + 5_000, until_ms=begin + 5_000).events == 0
+
+
 def test_nothing_has_happened() -> None:
     empty = report(History())
     assert (empty.jobs, empty.slices, empty.saved_share) == ((), (), 0.0)
