@@ -10,9 +10,10 @@ import typer
 
 from slicelock.cli import options
 from slicelock.cli.app import app
-from slicelock.cli.console import PIPED_WIDTH, say
+from slicelock.cli.console import say
 from slicelock.settings import StoreSettings
 
+PIPED_COLUMNS = 100  # room for every column, and the details below the table
 
 @app.command(epilog="Example: slicelock top --pool training --readonly")
 def top(
@@ -38,8 +39,8 @@ def top(
     if once or not drawable:
         if not once:
             say("slicelock: this is no terminal that can be drawn on, so here is one frame (--once).")
-        size = shutil.get_terminal_size((PIPED_WIDTH, 0))
-        width, height = (size.columns, size.lines) if sys.stdout.isatty() else (PIPED_WIDTH, None)
+        size = shutil.get_terminal_size()
+        width, height = (size.columns, size.lines) if sys.stdout.isatty() else (PIPED_COLUMNS, None)
         for line in tui.once(settings, width, height):
             print(line)
         return

@@ -40,6 +40,11 @@ class SliceHistory:
         """The switch that goes on."""
         return self.switches[-1] if self.switches and self.switches[-1].ended_ms is None else None
 
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to tell of it."""
+        return bool(self.turns or self.switches or self.conditions)
+
     def has(self, what: str) -> bool:
         """Whether a condition of this kind goes on."""
         return any(one.what == what for one in self.present)
@@ -124,6 +129,7 @@ class History:
             seen.turns = [one for one in seen.turns if stays(one)]
             seen.switches = [one for one in seen.switches if stays(one)]
             seen.conditions = [one for one in seen.conditions if stays(one)]
+        self.slices = {name: seen for name, seen in self.slices.items() if seen.known}
         self.begin_ms = max(self.begin_ms, before_ms)
         self._times = array("q", (at_ms for at_ms in self._times if at_ms >= before_ms))
         waiting = self._waiting.keys()

@@ -23,6 +23,7 @@ from slicelock.tui.terminal import CLEAR, Terminal
 REDRAW_S = 0.25  # between two drawings at least
 CLOCK_S = 1.0  # between two at most, since times go on
 ESCAPE_S = 0.05  # an escape that nothing follows for so long is the key
+ROWS_EACH, ROWS_BELOW = 3, 28  # of one frame where there is no screen to fill: a slice's, and all others
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -56,7 +57,7 @@ def once(settings: StoreSettings, width: int, height: int | None) -> list[str]:
     view, now = view_of(settings, readonly=True), time.monotonic()
     take(view, seen, now)
     painter = Painter(sys.stdout, view.palette)
-    rows = height or len(view.slices()) * 2 + 40
+    rows = height or len(view.slices()) * ROWS_EACH + ROWS_BELOW
     lines = painter.lines(frame(view, now, painter.pen, width, rows)[:-1], width)
     while lines and not lines[-1].strip():
         lines.pop()

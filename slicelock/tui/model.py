@@ -194,9 +194,9 @@ class View:
     def notice(self, now_s: float) -> News | None:
         """The one line that matters most now."""
         if self._latest and self.silence_s(now_s) >= LATE_S:
-            why = f" ({self.failing})" if self.failing else ""
             seconds = int(self.silence_s(now_s))
-            return News(f"no answer from {self.place} for {seconds} s{why}", now_s, bad=True)
+            told = f"for {seconds} s: {self.failing}" if self.failing else f"from {self.place} for {seconds} s"
+            return News(f"no answer {told}", now_s, bad=True)
         if self.news and now_s - self.news.at < NEWS_S:
             return self.news
         return None

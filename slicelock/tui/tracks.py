@@ -75,11 +75,21 @@ class Tracks:
                 self._feed(event)
         if picture.now_ms - self._forgot > FORGET_MS:
             self._forgot = picture.now_ms
-            self._history.forget(picture.now_ms - KEPT_MS)
-            known = _runs(picture) | {event.text("run") for event in self.events}
-            self._jobs = {run: job for run, job in self._jobs.items() if run in known}
+            self._forget(picture)
+
+    def _forget(self, picture: Picture) -> None:
+        self._history.forget(picture.now_ms - KEPT_MS)
+        runs = _runs(picture) | {event.text("run") for event in self.events}
+        self._jobs = {run: job for run, job in self._jobs.items() if run in runs}
+        self._strips = {name: kept for name, kept in self._strips.items() if name in self._names}
+        self._changes = Counter({name: number for name, number in self._changes.items() if name in self._names})
 
     # ------------------------------------------------------------ what it says
+
+    @property
+    def remembered(self) -> set[str]:
+        """The slices of which anything is kept."""
+        return {*self._history.slices, *self._strips, *self._changes}
 
     def of(self, name: str) -> SliceHistory:
         """A slice's history, which may be empty."""

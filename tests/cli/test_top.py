@@ -232,7 +232,7 @@ def test_an_outage_is_told_and_an_empty_server_has_begun_anew(
     pane.wait_for("job-a train")
     store.close()
     server.kill()
-    pane.wait_for(f"no answer from 127.0.0.1:{server.port} for", "no answer", "job-a train")
+    pane.wait_for("no answer for", f"Redis at 127.0.0.1:{server.port}", "job-a train")
     server.start()
     pane.wait_for(f"127.0.0.1:{server.port} began anew", "has no slices")
     store = Store(StoreSettings.load())
@@ -258,7 +258,7 @@ def test_a_server_that_hangs_holds_nothing_up(
     try:
         pane.keys("End")
         pane.wait_for("── trainers")
-        pane.wait_for("no answer from")
+        pane.wait_for("no answer for")
         pane.keys("q")
         pane.wait_for(PROMPT)
     finally:

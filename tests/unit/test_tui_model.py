@@ -9,6 +9,7 @@ import pytest
 from slicelock.model import Picture
 from slicelock.tui.intents import DrainSlices, RevokeTurn
 from slicelock.tui.model import Mode, Sort, View
+from slicelock.tui.palette import REMEMBERED, Palette
 from slicelock.tui.recorded import recorded
 from tests.support.top_states import STATES
 
@@ -139,10 +140,12 @@ def test_a_paused_view_stands_still_and_goes_on_with_what_came(view: View) -> No
 
 
 def test_an_outage_is_told_after_three_seconds_and_its_end(view: View) -> None:
+    told = view.notice(8.2)
+    assert told is not None and told.text == "no answer from redis:6379 for 8 s"
     view.take_failure("refused")
     assert view.notice(2.9) is None and not view.is_stale(2.9)
     told = view.notice(8.2)
-    assert told is not None and told.text == "no answer from redis:6379 for 8 s (refused)" and told.bad
+    assert told is not None and told.text == "no answer for 8 s: refused" and told.bad
     assert view.now_ms(8.2) == view.now_ms(0.0), "times stand still"
     view.take_picture(later(view), 9.0)
     told = view.notice(9.5)
@@ -177,6 +180,21 @@ def test_jobs_keep_their_colours(view: View) -> None:
     assert len(set(colours)) == len(jobs)
     view.palette.meet(["another", "aaa"])
     assert [view.palette.colour(job) for job in jobs] == colours
+
+
+def test_past_jobs_are_forgotten_and_those_that_are_there_keep_their_signs() -> None:
+    palette = Palette()
+    stays = [f"stays-{number}" for number in range(6)]
+    palette.meet(stays)
+    signs = [(palette.colour(job), palette.letter(job)) for job in stays]
+    for number in range(5 * REMEMBERED):
+        palette.meet([*stays, f"past-{number}"])
+        assert len(palette) <= REMEMBERED
+        if number == REMEMBERED // 2:
+            early = palette.letter("past-0")
+    assert early != "?" and palette.letter("past-0") == "?"
+    assert [(palette.colour(job), palette.letter(job)) for job in stays] == signs
+    assert len(set(signs)) == len(stays)
 
 
 def test_what_redis_answers_cannot_command_the_terminal(view: View) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from slicelock.events import Event
@@ -113,3 +115,13 @@ def test_runs_that_are_past_are_forgotten() -> None:
     tracks.see(picture(3_600_000, "held", "holder"))
     assert (tracks.job_of("run-old"), tracks.job_of("run-new")) == ("", "new")
     assert tracks.job_of("run-holder") == "holder"
+
+
+def test_slices_that_are_past_are_forgotten() -> None:
+    tracks = Tracks()
+    for number in range(20):
+        tracks.take([replace(one, facts={**one.facts, "slices": f"s{number}"}) for one in turn(0, 500)])
+        tracks.strip(f"s{number}", T + 1_000, 10_000, 10)
+    assert tracks.of("s7").turns
+    tracks.see(picture(3_600_000))
+    assert not tracks.of("s7").turns and tracks.remembered <= {"s"}

@@ -147,9 +147,9 @@ def history(scene: Scene, one: SliceView, width: int, most: int) -> Iterator[Tex
             pen.fit(Text(event.type, style=EVENT_STYLES.get(event.type, "")), 10),
             pen.job(event.text("job")) if event.text("job") else Text(event.text("node")),
             Text(event.text("phase")),
-            Text(f" {pen.glyphs.dot} ".join(told(event)), style="dim"),
         ]
-        yield pen.fit(joined(parts, " "), width)
+        about = Text(f" {pen.glyphs.dot} ".join(told(event)), style="dim")
+        yield pen.fit(joined([joined(parts, " "), about]), width)
 
 
 def told(event: Event) -> Iterator[str]:

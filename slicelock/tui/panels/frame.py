@@ -13,7 +13,7 @@ from slicelock.tui.panels.scene import Scene
 from slicelock.tui.panels.table import table
 
 WIDE = 132  # columns from which the details stand beside the table
-LEAST_DETAILS = 9
+LEAST_DETAILS, ENOUGH_DETAILS = 9, 16  # lines; with enough of them, jobs get the rest
 SMALLEST = (40, 8)
 
 
@@ -42,8 +42,9 @@ def body(scene: Scene, width: int, height: int) -> list[Text]:
         return beside(scene, width, height)
     room = min(height, max(6, height - LEAST_DETAILS))
     lines = table(scene, width, room)[:room]
-    lines += details(scene, width, height - len(lines), whole=False)
-    return lines + below(scene, width, height - len(lines))
+    shares = below(scene, width, height - len(lines) - ENOUGH_DETAILS)
+    lines += details(scene, width, height - len(lines) - len(shares), whole=False)
+    return lines + (shares or below(scene, width, height - len(lines)))
 
 
 def beside(scene: Scene, width: int, height: int) -> list[Text]:
