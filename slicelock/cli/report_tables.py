@@ -79,7 +79,7 @@ def jobs(those: Iterable[JobFigures]) -> Table:
 
 
 def asked(those: Iterable[JobFigures]) -> Table:
-    """The same where there is little room, in two tables: what each job asked for, and what moving it took."""
+    """The first of two tables where there is little room: what jobs asked for, and what moving them took."""
     made = table("job", *ASKED, "switches")
     for one in those:
         made.add_row(one.job, *_asked(one), _switches_of(one))
@@ -87,7 +87,7 @@ def asked(those: Iterable[JobFigures]) -> Table:
 
 
 def worth(those: Iterable[JobFigures]) -> Table:
-    """What each job had, and whether that was worth it."""
+    """The second: what each job had, and whether that was worth it."""
     made = table("job", *WORTH)
     for one in those:
         made.add_row(one.job, *_worth(one))
@@ -149,7 +149,7 @@ def slices(those: Iterable[SliceFigures]) -> Table:
 
 
 def longest(waits: Iterable[LongWait], cut_at: int = 0) -> Table:
-    """The longest waits of all slices, and what each was for. Ids longer than `cut_at` are cut, unless it is 0."""
+    """The longest waits of all slices, and what each was for. Ids are cut to `cut_at`; 0: they are whole."""
     unique = {(one.request, one.asked_ms): one for one in waits}
     made = table("longest waits", "since", "for", "because of")
     for one in sorted(unique.values(), key=lambda one: -one.seconds)[:SHOWN_WAITS]:

@@ -15,6 +15,7 @@ from slicelock.settings import StoreSettings
 
 PIPED_COLUMNS = 100  # room for every column, and the details below the table
 
+
 @app.command(epilog="Example: slicelock top --pool training --readonly")
 def top(
     refresh: Annotated[

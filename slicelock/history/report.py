@@ -18,8 +18,8 @@ from slicelock.history.sweep import Window
 class Report(Savings):
     """Figures by job and by slice, and of all jobs together. docs/reference/report.md defines each of them.
 
-    `events`: how many there are in the window. `complete`: none of it was lost or trimmed, and they reach back to
-    its beginning.
+    `events`: how many there are in the window. `complete`: none of it was lost or trimmed, and they reach
+    back to its beginning.
     """
 
     window: Window

@@ -195,7 +195,9 @@ class View:
         """The one line that matters most now."""
         if self._latest and self.silence_s(now_s) >= LATE_S:
             seconds = int(self.silence_s(now_s))
-            told = f"for {seconds} s: {self.failing}" if self.failing else f"from {self.place} for {seconds} s"
+            told = (
+                f"for {seconds} s: {self.failing}" if self.failing else f"from {self.place} for {seconds} s"
+            )
             return News(f"no answer {told}", now_s, bad=True)
         if self.news and now_s - self.news.at < NEWS_S:
             return self.news

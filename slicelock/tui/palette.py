@@ -42,8 +42,8 @@ class Palette:
         return len(self._signs)
 
     def meet(self, jobs: Iterable[str]) -> None:
-        """Make jobs known. Their order does not matter when they come at once. Those that are there keep their
-        signs; others do while there are not too many."""
+        """Make jobs known. Their order does not matter when they come at once. Those that are there keep
+        their signs; others do while there are not too many."""
         there = set(jobs)
         if len(self._signs.keys() | there) > REMEMBERED:
             self._signs = {job: its for job, its in self._signs.items() if job in there}

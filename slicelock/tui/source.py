@@ -119,8 +119,8 @@ class Source:
         return Seen(picture, tuple(self._happened(picture.now_ms)), self.place)
 
     def _happened(self, now_ms: int) -> list[Event]:
-        """What is new in the stream, up to the picture's time: what comes meanwhile belongs to the next one. A user
-        who may not read it sees the rest all the same."""
+        """What is new in the stream, up to the picture's time: what comes meanwhile belongs to the next one.
+        A user who may not read it sees the rest all the same."""
         if self._events is None:
             self._events = EventReader(self._settings, since_ms=max(0, now_ms - KEPT_MS), name="top-events")
         found: list[Event] = []

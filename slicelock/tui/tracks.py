@@ -82,7 +82,9 @@ class Tracks:
         runs = _runs(picture) | {event.text("run") for event in self.events}
         self._jobs = {run: job for run, job in self._jobs.items() if run in runs}
         self._strips = {name: kept for name, kept in self._strips.items() if name in self._names}
-        self._changes = Counter({name: number for name, number in self._changes.items() if name in self._names})
+        self._changes = Counter(
+            {name: number for name, number in self._changes.items() if name in self._names}
+        )
 
     # ------------------------------------------------------------ what it says
 
