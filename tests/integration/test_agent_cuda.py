@@ -268,9 +268,12 @@ async def test_a_stopped_process_is_not_locked(rig: GpuRig, one: list[int]) -> N
     await rig.turn("a", 10)
     os.kill(one[0], signal.SIGSTOP)
     wait_until(lambda: Path(f"/proc/{one[0]}/stat").read_text().split()[2] == "T")
+    before = rig.world.log("state")
     result = await rig.turn("b", 20)
-    assert f"process {one[0]}: is stopped" in result.reason
+    assert f"process {one[0]} is stopped" in result.reason
     assert not rig.world.log("lock")
+    assert rig.world.log("state") == before
+    assert rig.states() == {"a": "loaded"}
     os.kill(one[0], signal.SIGCONT)
     assert (await rig.turn("b", 30)).outcome == "READY"
     os.kill(one[0], signal.SIGSTOP)

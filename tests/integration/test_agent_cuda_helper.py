@@ -18,7 +18,7 @@ from slicelock_agent.backends.cuda.helpers import IDLE_KEPT, Helpers
 from slicelock_agent.check import look, saved_bytes
 
 from slicelock.settings import AgentSettings
-from tests.support.fake_driver import GIB, VARIABLE, FakeGpus, World
+from tests.support.fake_driver import GIB, VARIABLE, FakeGpus, World, state_of
 from tests.support.gpu_rig import GPU, ROOT, SIZE, processes
 from tests.support.wait import wait_until
 
@@ -78,6 +78,19 @@ async def test_a_call_that_hangs_costs_its_helper(helpers: Helpers, world: World
     assert helpers.pids == []
     assert await call(helpers, "state", one) == 0
     assert helpers.started == 2
+
+
+async def test_a_helper_that_was_killed_while_it_waited_is_not_asked(
+    helpers: Helpers, world: World, one: Process
+) -> None:
+    world.add(one.pid, {GPU: GIB})
+    assert await asyncio.gather(*(call(helpers, "state", one) for _ in range(3))) == [0] * 3
+    for pid in helpers.pids:
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda pid=pid: state_of(pid) in "ZX")
+    assert await call(helpers, "lock", one) == 0
+    assert world.state(one.pid) == "locked"
+    assert len(helpers.pids) == 1
 
 
 async def test_a_call_that_is_given_up_costs_its_helper(helpers: Helpers, world: World, one: Process) -> None:

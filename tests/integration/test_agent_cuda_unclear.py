@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from slicelock.states import RunState
+from tests.support.fake_driver import state_of
 from tests.support.gpu_rig import SAFE, GpuRig, processes
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -52,6 +56,43 @@ async def test_nobody_is_let_go_on_who_is_still_saved(rig: GpuRig, three: list[i
     subject = rig.switcher.at.subject("a", 20, rig.page.stays["a"].image)
     report = await rig.accelerator.unlock(subject, 1.0)
     assert list(report.failures.values()) == ["its state is checkpointed"] * 3
+
+
+async def test_who_could_not_be_seen_at_first_is_let_go_on_too(rig: GpuRig, three: list[int]) -> None:
+    await a_is_saved(rig, three)
+    for pid in three:
+        rig.world.change(pid, state="locked")
+    rig.world.fault(three[1], "state", times=2, code=999)
+    subject = rig.switcher.at.subject("a", 20, rig.page.stays["a"].image)
+    assert (await rig.accelerator.unlock(subject, 1.0)).ok
+    assert rig.world.states(three) == ["running"] * 3
+
+
+async def test_a_run_is_not_saved_without_a_process_that_cannot_be_seen(
+    rig: GpuRig, three: list[int]
+) -> None:
+    rig.has("a", three)
+    await rig.turn("a", 10)
+    subject = rig.switcher.at.subject("a", 20, "a-1")
+    assert (await rig.accelerator.lock(subject, 5.0)).ok
+    rig.world.fault(three[1], "state", times=2, code=999)
+    report = await rig.accelerator.save(subject, 5.0)
+    assert list(report.failures) == [f"process {three[1]}"]
+    assert not rig.world.log("save")
+
+
+async def test_a_process_stopped_while_it_is_locked_is_let_go_on_later(rig: GpuRig, three: list[int]) -> None:
+    rig.has("a", three)
+    await rig.turn("a", 10)
+    subject = rig.switcher.at.subject("a", 20, "a-1")
+    assert (await rig.accelerator.lock(subject, 5.0)).ok
+    os.kill(three[1], signal.SIGSTOP)
+    wait_until(lambda: state_of(three[1]) == "T")
+    assert list((await rig.accelerator.save(subject, 5.0)).failures) == [f"process {three[1]}"]
+    assert list((await rig.accelerator.unlock(subject, 5.0)).failures) == [f"process {three[1]}"]
+    os.kill(three[1], signal.SIGCONT)
+    assert (await rig.accelerator.unlock(subject, 5.0)).ok
+    assert rig.world.states(three) == ["running"] * 3
 
 
 async def test_a_saved_run_is_looked_at_until_the_driver_can_tell(tmp_path: Path, three: list[int]) -> None:

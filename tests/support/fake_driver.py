@@ -20,11 +20,15 @@ GIB = 1 << 30
 ON_DEVICE = ("running", "locked", "failed")
 
 
-def alive(pid: int) -> bool:
+def state_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def alive(pid: int) -> bool:
+    return state_of(pid) not in "ZX"
 
 
 class World:
@@ -182,7 +186,11 @@ class FakeDriver:
         return {}
 
     def _stuck(self, world: dict[str, Any], pid: int, op: str) -> bool:
-        """A locked sibling blocks every call on the others but `unlock`."""
+        """A locked sibling blocks every call on the others but `unlock`; a stopped process answers `thread`
+        alone.
+        """
+        if op != "thread" and state_of(pid) == "T":
+            return True
         group = world["procs"].get(str(pid), {}).get("group")
         if not group or op == "unlock":
             return False

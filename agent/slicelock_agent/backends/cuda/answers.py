@@ -29,7 +29,8 @@ WORDS = {
     NOT_FOUND: "its memory cannot be saved (500): managed memory, CUDA IPC or peer access",
     NOT_READY: "its work on the GPU did not end in time (600)",
     NOT_PERMITTED: "not permitted (800): the agent must be root, and persistence mode must be on",
-    NOT_SUPPORTED: "not supported (801): managed memory, CUDA IPC, NCCL over peer access, or this platform",
+    NOT_SUPPORTED: "not supported (801): managed memory, CUDA IPC, NCCL over peer access, a profiler, or "
+    "this platform",
     SYSTEM_NOT_READY: "the GPU system is not ready (802): is the fabric manager running?",
 }
 

@@ -212,6 +212,8 @@ class CudaBackend:
         """Save every process that uses CUDA. Finishes a save that was cut short, too."""
         saved = self._records.read(subject.slice, subject.image)
         states = await self._verbs.states(await self._census(subject).everyone(saved))
+        if unclear := _in_state(states, State.UNKNOWN, State.FAILED):
+            return Report(failures=unclear)
         open_ = [one for one, state in states.items() if state in (State.LOCKED, State.RUNNING)]
         sizes = self._memory.sizes(open_, subject.devices)
         if why := host_refusal({one: _host(size) for one, size in sizes.items()}):
@@ -254,11 +256,14 @@ class CudaBackend:
 
     async def unlock(self, subject: Subject, deadline: float) -> Report:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
-        states = await self._verbs.states(await self._census(subject).everyone(saved))
-        locked = [one for one, state in states.items() if state is State.LOCKED]
-        failures = _named(await self._verbs.unlock(locked))
-        # a locked sibling may have kept them from answering
-        states |= await self._verbs.states(one for one in states if states[one] is State.UNKNOWN)
+        states: dict[Process, State] = {}
+        failures: dict[str, str] = {}
+        left = await self._census(subject).everyone(saved)
+        for _ in range(2):  # a locked sibling may have kept some from answering
+            states |= (found := await self._verbs.states(left))
+            locked = [one for one, state in found.items() if state is State.LOCKED]
+            failures |= _named(await self._verbs.unlock(locked))
+            left = [one for one, state in found.items() if state is State.UNKNOWN]
         return Report(failures=_in_state(states, State.UNKNOWN, State.FAILED, State.SAVED) | failures)
 
     def _reason_against(self, subject: Subject, users: Sequence[Process]) -> str:
@@ -272,6 +277,7 @@ class CudaBackend:
             or preflight.of_run(users, self._on(users, subject.devices))
             or self._elsewhere(users, subject)
             or host_refusal({one: _host(size) for one, size in sizes.items()})
+            or _standing(users)
         )
 
     def _on(self, users: Collection[Process], devices: Sequence[str]) -> list[str]:

@@ -44,6 +44,11 @@ class Helper:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     async def ready(self) -> Answer:
         """Wait until it can make calls, or says why not."""
         return await self._answer(START_S)
@@ -146,8 +151,8 @@ class Helpers:
         """Make one call of the driver on a process; an Answer in every case."""
         asked = {"op": op, "pid": pid, "start": start, "timeout_ms": timeout_ms}
         async with self._turnstile:
-            fresh = not self._idle
-            helper = self._start() if fresh else self._idle.pop()
+            kept = self._kept()
+            helper, fresh = kept or self._start(), kept is None
             self._busy.add(helper)
             try:
                 return await self._made(helper, asked, deadline, fresh)
@@ -161,6 +166,17 @@ class Helpers:
             helper.end()
             return Answer(BROKEN, text=ready.text or ready.words)
         return await helper.call(asked, deadline)
+
+    def _kept(self) -> Helper | None:
+        """One that waits for a call. Those that were killed meanwhile are not asked: they say nothing of the
+        process.
+        """
+        while self._idle:
+            helper = self._idle.pop()
+            if helper.runs:
+                return helper
+            self._ending.append(helper)
+        return None
 
     def _start(self) -> Helper:
         self._ending = [one for one in self._ending if not one.reaped()]

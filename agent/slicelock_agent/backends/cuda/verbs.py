@@ -189,7 +189,14 @@ class Verbs:
     async def _all(
         self, op: str, processes: Sequence[Process], deadline: float, timeout_ms: int = 0
     ) -> Mapping[Process, Answer]:
-        answers = await asyncio.gather(
-            *(self._calls.call(op, one.pid, one.start, deadline, timeout_ms) for one in processes)
-        )
+        answers = await asyncio.gather(*(self._call(op, one, deadline, timeout_ms) for one in processes))
         return dict(zip(processes, answers, strict=True))
+
+    async def _call(self, op: str, one: Process, deadline: float, timeout_ms: int) -> Answer:
+        """Make one call. A process that is stopped is asked nothing but whether it uses CUDA, which the
+        driver tells all the same; with any other answer it waits until the process goes on (measured).
+        """
+        if op != "thread" and (why := stopped(one.pid)):
+            told = await self._calls.call("thread", one.pid, one.start, self.patience.look)
+            return told if told.code in (NOT_CUDA, GONE) else Answer(STOPPED, text=why)
+        return await self._calls.call(op, one.pid, one.start, deadline, timeout_ms)
