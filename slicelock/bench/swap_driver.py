@@ -20,12 +20,14 @@ class Driver:
     """A helper process, as a context manager. ConfigurationError when the driver cannot be called here."""
 
     def __init__(self) -> None:
+        every_gpu = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", MODULE, "--parent", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env=every_gpu,
         )
 
     def __enter__(self) -> Self:

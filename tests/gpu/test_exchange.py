@@ -6,27 +6,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from slicelock.bench.swap_stage import Actor
-from slicelock.embedded import EmbeddedServer
 from slicelock.exchange import Phase
-from tests.gpu.test_cuda_agent import GIB, Job, Stage
+from tests.gpu.stage import GIB, Job, Stage
 from tests.support.exchange_watch import Watch, watching
 
 SIZE = 12
 SPARE = 3 * GIB
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with EmbeddedServer() as server:
-        made = Stage(tmp_path, server.url)
-        made.serve(SLICELOCK_FALLBACK="hooks")
-        yield made
-        made.close()
 
 
 @pytest.fixture
@@ -38,6 +27,7 @@ def watch() -> Iterator[Callable[[], Watch]]:
 @pytest.fixture
 def jobs(stage: Stage) -> Iterator[list[Job]]:
     """Two runs of 12 GiB on a GPU with 15 GiB; the second has its turn behind it."""
+    stage.serve(SLICELOCK_FALLBACK="hooks")
     with Actor("plain") as hog:
         made = stage.start(("a", SIZE, "hook"), ("b", SIZE, "hook"))
         made[0].turn()

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from slicelock_agent.nvml import Nvml
 
-from slicelock.embedded import EmbeddedServer
-from tests.gpu.test_cuda_agent import GIB, Job, Stage
+from tests.gpu.own_gpu import used
+from tests.gpu.stage import GIB, Job, Stage
 
 WARM = 3
 GROWTH = GIB // 4
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with EmbeddedServer() as server:
-        made = Stage(tmp_path, server.url)
-        yield made
-        made.close()
 
 
 class Memory:
@@ -29,11 +20,9 @@ class Memory:
 
     def __init__(self, *jobs: Job) -> None:
         self._pids = [job.pid for job in jobs]
-        nvml = Nvml()
-        self._used: Callable[[], int] = lambda: nvml.memory(nvml.all()[0].uuid)[0]
 
     def now(self) -> list[int]:
-        return [*map(resident, self._pids), self._used()]
+        return [*map(resident, self._pids), used()]
 
 
 def resident(pid: int) -> int:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from slicelock_agent.backends.cuda.discovery import identified
 from slicelock_agent.backends.cuda.host import refusal
-from slicelock_agent.nvml import Nvml
 
 from slicelock.bench.swap_driver import Driver
 from slicelock.bench.swap_stage import Actor
+from tests.gpu.own_gpu import used
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +37,6 @@ def driver(stack: ExitStack) -> Driver:
     return stack.enter_context(Driver())
 
 
-def used() -> int:
-    nvml = Nvml()
-    return nvml.memory(nvml.all()[0].uuid)[0]
-
-
 def cycle(driver: Driver, actor: Actor, nbytes: int) -> dict[str, float]:
     out, back = driver.out(actor.pid), driver.back(actor.pid)
     rates = {"out_gb_s": round(nbytes / out / 1e9, 2), "in_gb_s": round(nbytes / back / 1e9, 2)}
@@ -49,7 +44,7 @@ def cycle(driver: Driver, actor: Actor, nbytes: int) -> dict[str, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gib", "cycles"), [(1, 3), (8, 2), (32, 1)])
+@pytest.mark.parametrize(("gib", "cycles"), [(1, 3), (8, 2), (32, 1), (60, 2), (80, 1)])
 def test_every_size_comes_back_bit_for_bit(
     stack: ExitStack, driver: Driver, figures: Figures, gib: int, cycles: int
 ) -> None:

@@ -13,6 +13,7 @@ from slicelock_agent.nvml import Nvml
 
 from slicelock.bench import duty
 from slicelock.errors import SlicelockError
+from tests.gpu.own_gpu import WORKER
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_grpo_ranks.py"
 SAFE = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
@@ -29,6 +30,7 @@ def count() -> int:
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(count() < 2, reason="there are not two NVIDIA GPUs"),
+    pytest.mark.skipif(bool(WORKER), reason="this worker has one GPU of its own; run this file without -n"),
 ]
 
 

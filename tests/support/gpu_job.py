@@ -2,8 +2,9 @@
 
     python -m tests.support.gpu_job SLICE GIB [hook]
 
-In: `turn` takes a turn (the first one makes the state), trains a step and yields; `touch` uses the GPU
-without a turn, `freeze` with all threads; `end` ends. Out: JSON lines: {"ready": pid}, then for each turn its
+In: `turn` takes a turn (the first one makes the state), trains a step and yields; `hold` does the same, but
+says so and yields at the next line. `touch` uses the GPU without a turn, `freeze` with all threads, `spin`
+for some seconds without waiting for it; `end` ends. Out: JSON lines: {"ready": pid}, then for each turn its
 number, a checksum of the state before the step and the seconds that it waited.
 """
 
@@ -19,6 +20,8 @@ from typing import Any
 import slicelock
 
 MIB = 1 << 20
+SPIN_CYCLES = 6_000_000_000
+"""About three seconds."""
 
 
 class Job:
@@ -56,7 +59,7 @@ def main(name: str, gib: str, *options: str) -> None:
     tell(ready=os.getpid())
     for line in sys.stdin:
         match line.strip():
-            case "turn":
+            case "turn" | "hold" as what:
                 begun = time.monotonic()
                 with trainers.turn(phase="train"):
                     waited = time.monotonic() - begun
@@ -65,9 +68,15 @@ def main(name: str, gib: str, *options: str) -> None:
                     job.k += 1
                     before = job.checksum()
                     job.step()
+                    if what == "hold":
+                        tell(holding=job.k)
+                        sys.stdin.readline()
                 tell(k=job.k, checksum=before, waited=round(waited, 3))
             case "touch":
                 tell(touched=job.checksum())
+            case "spin":
+                job.torch.cuda._sleep(SPIN_CYCLES)
+                tell(spins=True)
             case "freeze":  # the call keeps the interpreter's lock: no other thread goes on either
                 ctypes.PyDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), MIB)
                 tell(touched=job.checksum())
