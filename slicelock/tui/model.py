@@ -104,6 +104,8 @@ class View:
     redraw: bool = False
     _nodes: tuple[str, ...] = ()
     _before: Mode = Mode.LIST
+    _place_seen: str = ""
+    """Where the last picture came from."""
     _pending: list[Event] = field(default_factory=list[Event])
     _latest: tuple[Picture, float] | None = None
 
@@ -111,18 +113,23 @@ class View:
 
     def take_picture(self, picture: Picture, now_s: float) -> None:
         """A new picture; while paused it is kept for later."""
-        self._tell_of_epoch(picture, now_s)
-        self.failing = ""
+        self._tell_what_happened(picture, now_s)
+        self.failing, self._place_seen = "", self.place
         self._latest = picture, now_s
         if not self.paused or self.picture is None:
             self._show_latest()
 
-    def _tell_of_epoch(self, picture: Picture, now_s: float) -> None:
+    def _tell_what_happened(self, picture: Picture, now_s: float) -> None:
+        """Of Redis itself, since the last picture: the epoch changes only when somebody writes."""
         before = self._latest[0] if self._latest else None
         if before is None:
             return
         emptied = bool(before.slices and not picture.slices)
-        if before.epoch != picture.epoch or (emptied and self.failing):  # an empty server has the first epoch
+        if self.place != self._place_seen:
+            self.news = News(f"{self.place} has taken over; the view goes on", now_s)
+        elif before.epoch != picture.epoch or (
+            emptied and self.failing
+        ):  # an empty server has the first epoch
             text = f"{self.place} began anew or took over (epoch {picture.epoch}); the view goes on"
             self.news = News(text, now_s)
         elif emptied:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from contextlib import closing
+import shutil
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
 from queue import Empty
 
 import pytest
@@ -12,16 +15,21 @@ import pytest
 from slicelock.keys import Keys
 from slicelock.metrics.exporter import Exporter
 from slicelock.settings import StoreSettings
+from slicelock.store import Store
 from slicelock.tui.source import Seen, Source
+from slicelock.wire import Declare
 from tests.cli.programs import program
+from tests.conftest import missing
 from tests.support.endpoint import samples
-from tests.support.sentinels import Deployment, Node, fail_over
+from tests.support.sentinels import Deployment, Node, away, fail_over
+from tests.support.tmux import PROMPT, Tmux
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.failover
 
 LONG_S = 60.0  # a call's own patience
 SOON_S = 12.0
+SIZES = ((80, 24), (160, 45))  # of terminals
 
 
 @pytest.fixture
@@ -66,6 +74,35 @@ def test_top_goes_on_at_the_new_primary(deployment: Deployment, settings: StoreS
         wait_until(lambda: shows(place_of(deployment)), SOON_S)
         fail_over(deployment, Node.freeze)
         wait_until(lambda: shows(place_of(deployment)), SOON_S)
+
+
+def test_top_in_terminals_tells_of_the_failover_goes_on_and_leaves_them_clean(
+    deployment: Deployment, settings: StoreSettings, pool: str, tmp_path: Path
+) -> None:
+    if shutil.which("tmux") is None:
+        missing("tmux")
+    env = {"SLICELOCK_REDIS_URL": deployment.url, "SLICELOCK_POOL": pool}
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(Store(settings)))
+        store.run(Declare("before", {}))
+        panes: list[Tmux] = []
+        for columns, rows in SIZES:
+            folder = tmp_path / f"{columns}x{rows}"
+            folder.mkdir()
+            panes.append(stack.enter_context(closing(Tmux(folder, columns, rows, env))))
+        found = [(pane.modes(), pane.facts()) for pane in panes]
+        for pane in panes:
+            pane.type(f"{sys.executable} -m slicelock top --refresh 0.25")
+            pane.wait_for("before", place_of(deployment))
+        fail_over(deployment)
+        for pane in panes:
+            pane.wait_for(f"{place_of(deployment)} (mymaster) has taken over; the view goes on")
+        wait_until(away(lambda: store.run(Declare("after", {}))), SOON_S)
+        for pane in panes:
+            pane.wait_for("before", "after", "began anew or took over (epoch 2)")
+            pane.keys("q")
+            pane.wait_for(PROMPT)
+        assert [(pane.modes(), pane.facts()) for pane in panes] == found
 
 
 def test_events_that_are_followed_come_from_the_new_primary(

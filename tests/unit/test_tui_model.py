@@ -159,6 +159,16 @@ def test_a_failover_is_told(view: View) -> None:
     assert told is not None and told.text == "redis:6379 began anew or took over (epoch 4); the view goes on"
 
 
+def test_another_primary_is_told_also_before_anybody_writes_there(view: View) -> None:
+    view.place = "redis-2:6379"
+    view.take_picture(later(view), 1.0)
+    told = view.notice(1.0)
+    assert told is not None and told.text == "redis-2:6379 has taken over; the view goes on"
+    view.news = None
+    view.take_picture(later(view), 2.0)
+    assert view.notice(2.0) is None
+
+
 def test_an_empty_server_after_an_outage_has_begun_anew_and_the_view_goes_on(view: View) -> None:
     view.take_failure("refused")
     view.take_picture(later(view, slices=(), nodes=(), gathering=()), 1.0)
@@ -183,7 +193,7 @@ def test_jobs_keep_their_colours(view: View) -> None:
 
 
 def test_past_jobs_are_forgotten_and_those_that_are_there_keep_their_signs() -> None:
-    palette = Palette()
+    palette, early = Palette(), ""
     stays = [f"stays-{number}" for number in range(6)]
     palette.meet(stays)
     signs = [(palette.colour(job), palette.letter(job)) for job in stays]

@@ -164,7 +164,7 @@ def told(event: Event) -> Iterator[str]:
             yield f"{size / seconds / 1e9:.1f} GB/s"
     for name in ("outcome", "reason", "epoch"):
         if value := event.text(name):
-            yield f"epoch {value}" if name == "epoch" else value
+            yield value
 
 
 def fitted(parts: list[Part], room: int, pen: Pen) -> list[Text]:
