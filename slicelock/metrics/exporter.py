@@ -14,7 +14,7 @@ from slicelock.metrics.families import Capped, Families, Family, Kind
 from slicelock.metrics.leases import Leases
 from slicelock.metrics.pool import PoolCollector
 from slicelock.metrics.serving import MetricsServer
-from slicelock.metrics.stream import StreamMetrics
+from slicelock.metrics.stream import MOST, StreamMetrics
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import EventReader, PrimaryWatch
@@ -50,6 +50,7 @@ class Exporter:
         self._leases, self._over, self._odd = Leases(), threading.Event(), False
         self._thread = threading.Thread(target=self._follow, name="slicelock-exporter", daemon=True)
         registry, jobs = CollectorRegistry(), Capped()
+        self._slices = Capped(MOST["slice"])
         self._own = Families(OWN, registry, {"pool": settings.pool})
         self._own.at("slicelock_exporter_outages_total").inc(0)
         self._stream = StreamMetrics(settings.pool, registry, jobs)
@@ -94,7 +95,7 @@ class Exporter:
         late = self._leases.late(seen)
         for one in seen.slices:
             name = "slicelock_lease_renewals_late_total"
-            self._own.at(name, slice=one.name).inc(one.name in late)
+            self._own.at(name, slice=self._slices(one.name)).inc(one.name in late)
 
     def _follow(self) -> None:
         with self._events as events:

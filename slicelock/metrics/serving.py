@@ -25,9 +25,8 @@ PATIENCE_S = 10.0  # for a client that does not go on
 Question = Callable[[], str]
 """Why something is not well; empty: it is."""
 
-
-Page = Callable[[str], tuple[HTTPStatus, str, bytes]]
-"""An answer, by the request's `Accept`."""
+Answer = Callable[[str], tuple[HTTPStatus, str, bytes]]
+"""Status, type and body, by the request's `Accept`."""
 
 
 class MetricsServer:
@@ -39,13 +38,13 @@ class MetricsServer:
 
     def __init__(self, address: str, registry: CollectorRegistry, healthy: Question, ready: Question) -> None:
         self.host, self.port = listening_at(address)
-        pages: dict[str, Page] = {
+        answers: dict[str, Answer] = {
             "/metrics": lambda accept: _metrics(registry, accept),
-            "/healthz": lambda _: _answer(healthy()),
-            "/readyz": lambda _: _answer(ready()),
+            "/healthz": lambda _: _health(healthy()),
+            "/readyz": lambda _: _health(ready()),
         }
         try:
-            self._server = _Server((self.host, self.port), type("Handler", (_Handler,), {"pages": pages}))
+            self._server = _Server((self.host, self.port), type("Handler", (_Handler,), {"answers": answers}))
         except OSError as error:
             raise ConfigurationError(
                 f"Metrics cannot be served at {self.host}:{self.port}: {error.strerror or error}.",
@@ -83,22 +82,22 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = PATIENCE_S
-    pages: dict[str, Page]
+    answers: dict[str, Answer]
     server_version = "slicelock"
     sys_version = ""
 
     def do_GET(self) -> None:
-        page = self.pages.get(urlsplit(self.path).path)
-        status, kind, body = self._made(page) if page else _no_page()
+        answer = self.answers.get(urlsplit(self.path).path)
+        status, kind, body = self._made(answer) if answer else _nothing_here()
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def _made(self, page: Page) -> tuple[HTTPStatus, str, bytes]:
+    def _made(self, answer: Answer) -> tuple[HTTPStatus, str, bytes]:
         try:
-            return page(self.headers.get("Accept", ""))
+            return answer(self.headers.get("Accept", ""))
         except Exception as fault:
             log.exception("%s cannot be told", self.path)
             text = f"{type(fault).__name__}: {fault}; the log says where"
@@ -113,11 +112,11 @@ def _metrics(registry: CollectorRegistry, accept: str) -> tuple[HTTPStatus, str,
     return HTTPStatus.OK, kind, encode(registry)
 
 
-def _answer(trouble: str) -> tuple[HTTPStatus, str, bytes]:
+def _health(trouble: str) -> tuple[HTTPStatus, str, bytes]:
     return _plain(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, trouble or "ok")
 
 
-def _no_page() -> tuple[HTTPStatus, str, bytes]:
+def _nothing_here() -> tuple[HTTPStatus, str, bytes]:
     return _plain(HTTPStatus.NOT_FOUND, "there is no such page")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -22,6 +25,8 @@ from slicelock.metrics.leases import Leases
 from slicelock.metrics.stream import StreamMetrics
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
+from slicelock.store import Store
+from slicelock.wire import Acquire, Declare
 from tests.cli.conftest import Call
 from tests.cli.programs import program
 from tests.cli.test_render import HOLDER, PICTURE, SLICE
@@ -117,6 +122,42 @@ def test_a_lease_that_is_renewed_late_is_told_once() -> None:
     assert [look(left) for left in (60, 29)] == [[], ["trainers"]]
     assert look(10, k=4) == [], "another turn, with a lease of its own"
     assert leases.late(replace(PICTURE, slices=())) == []
+
+
+HOLDS = """
+import time, slicelock
+with slicelock.Slice("s").turn(phase="train"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_process_that_cannot_renew_is_seen_late_and_then_lost(port: int) -> None:
+    """A real client, stopped: nobody but the pool can tell what became of its renewals."""
+    store = Store(StoreSettings.load())
+    store.run(Declare("s", {}))
+    env = {**os.environ, "SLICELOCK_LEASE": "3", "SLICELOCK_RENEW": "0.3"}
+    late, lost = (
+        "slicelock_lease_renewals_late_total{slice=s}",
+        "slicelock_turns_total{job=job,outcome=expired,slice=s}",
+    )
+    with subprocess.Popen([sys.executable, "-c", HOLDS], env=env, stdout=subprocess.PIPE, text=True) as job:
+        try:
+            assert job.stdout is not None and job.stdout.readline() == "held\n"
+            wait_until(lambda: samples(port)["slicelock_lease_remaining_seconds{slice=s}"] > 2)
+            assert samples(port)[late] == 0
+            job.send_signal(signal.SIGSTOP)
+            wait_until(lambda: others_ask(store) and samples(port)[late] == 1, what="a renewal that is late")
+            wait_until(lambda: others_ask(store) and samples(port).get(lost) == 1, what="its loss")
+        finally:
+            job.kill()
+            store.close()
+
+
+def others_ask(store: Store) -> str:
+    """Pool time goes on, and leases are looked at, when anybody calls: an agent, or whoever waits."""
+    its = ("other", "other", "main", 1, "0", 1, ("s",), "other:0:1:0", 60_000, 60_000)
+    return store.run(Acquire(*its)).outcome
 
 
 def test_the_command_serves_until_it_is_told_to_stop(slicelock_env: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from slicelock_agent.mailbox import Mailbox
+from slicelock_agent.observing import Observer
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.switcher import Result
 
@@ -186,6 +187,25 @@ async def test_beats_go_on_with_nothing_new(pulse: Pulse, redis: Redis) -> None:
         await wait_until_async(lambda: redis.waiting)
         redis.answer()
     task.cancel()
+
+
+async def test_who_watches_is_told_how_a_turn_was_found(rig: Rig, redis: Redis) -> None:
+    found: list[str] = []
+    observer = Observer()
+    observer.wished = found.append  # type: ignore[method-assign]
+    pulse = Pulse(redis, Facts("n1", "boot", "1", 10_000, 0.05), rig.registry, Mailbox(), observer)
+    pulse.switchers["s"] = rig.switcher
+    task = asyncio.create_task(pulse.run())
+    await wait_until_async(lambda: redis.waiting)
+    redis.answer(wanted=switching("a", 10))
+    assert found == ["poll"], "no message had come"
+    task.cancel()
+    while redis.waiting:
+        redis.answer(wanted=switching("a", 10, state="held"))
+    assert found == ["poll"], "each turn counts once"
+    pulse.wake()
+    redis.answer(wanted=switching("b", 20))
+    assert found == ["poll", "message"]
 
 
 @pytest.mark.parametrize("failure", [StoreTimeout("lost"), StoreUnavailable("away"), SchemaMismatch("other")])
