@@ -1,11 +1,12 @@
 -- An agent's heartbeat: what its node shows, what it has achieved and seen; and the pool's sweep.
 -- KEYS[1] meta
 -- ARGV[1] node (name)
--- ARGV[2] boot (boot id)
+-- ARGV[2] agent (boot id:journal@host)
 -- ARGV[3] version (text)
--- ARGV[4] silent_ms (ms)
+-- ARGV[4] silent_ms (ms of silence; 0 only asks whether another agent is heard of)
 -- ARGV[5] report (JSON: slices, results, exits, commands, known)
 -- OK done: epoch, more, wanted, results, runs
+-- OTHER another agent of this node is heard of, so nothing was done: by, heard_ms
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: a result for another fence than the present one is STALE, an exit or command already known changes nothing.
 --- @include "base_when_full"
@@ -18,10 +19,15 @@
 --- @include "beat_runs"
 rules.check_life()
 local node, report = ARGV[1], cjson.decode(ARGV[5])
+local was = record('node', node) or {}
+if was.agent and was.agent ~= ARGV[2] and not was.silent then
+  return reply({ 'OTHER', 'by', was.agent, 'heard_ms', num(pool - was.beat_ms) })
+end
+if ARGV[4] == '0' then return reply({ 'OK' }) end
+local was_silent = was.silent
 redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])
-local was_silent = (record('node', node) or {}).silent
-write('node', node, { beat_ms = num(pool), epoch = meta.epoch, boot = ARGV[2], version = ARGV[3], silent = false })
+write('node', node, { beat_ms = num(pool), epoch = meta.epoch, agent = ARGV[2], version = ARGV[3], silent = false })
 if was_silent then event('heard', 'node', node) end
 
 for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end

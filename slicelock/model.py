@@ -40,7 +40,8 @@ class NodeView:
     beat_age_ms: int
     silent: bool
     version: str
-    boot: str
+    agent: str
+    """Which one it is: its boot id, journal and host."""
     slices: tuple[str, ...]
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
@@ -126,7 +127,7 @@ def _node(raw: Mapping[str, Any]) -> NodeView:
         beat_age_ms=int(raw["beat_age_ms"]),
         silent=raw["silent"] == "1",
         version=raw["version"],
-        boot=raw["boot"],
+        agent=raw["agent"],
         slices=tuple(raw["slices"].split()),
         reports=dict(raw["reports"]),
     )

@@ -180,18 +180,21 @@ class BeatReply(Reply):
     """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each
     slice of the node. `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes
     {identity: {uid, slices, hooks, member, heard_ms, command, answer}}}} for runs whose rev differs from
-    the one the agent knows. `more`: something is still due to be reaped."""
+    the one the agent knows. `more`: something is still due to be reaped. `by`, `heard_ms`: OTHER."""
 
     epoch: int = 0
     more: bool = False
     wanted: Json = field(default_factory=dict[str, Any])
     results: Json = ()
     runs: Json = field(default_factory=dict[str, Any])
+    by: str = ""
+    heard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Beat(Command[BeatReply]):
-    """An agent's heartbeat, and the pool's sweep.
+    """An agent's heartbeat, and the pool's sweep. With `silent_ms` 0 it only asks whether another agent
+    of the node is heard of.
 
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs],
     devices {device: {used, total, busy}}, progress {step: evicting|restoring, run, bytes [0: unknown],
@@ -203,11 +206,11 @@ class Beat(Command[BeatReply]):
     slice}], `known` {run: rev}."""
 
     script: ClassVar[str] = "beat"
-    outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK OTHER")
     reply: ClassVar[type[Reply]] = BeatReply
 
     node: str
-    boot: str
+    agent: str
     version: str
     silent_ms: int
     report: Json

@@ -21,6 +21,7 @@ from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
+from slicelock_agent.introducing import identity_of, introduce
 from slicelock_agent.journal import Journal
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import QUIET, Observer
@@ -76,8 +77,10 @@ class Agent:
         for name in self._slices:
             await self._declarer.check(name)
         await self._build()
+        await introduce(self._store, self._pulse.facts.question())
         for name in self._slices:
             await self._declarer.declare(name)
+        await introduce(self._store, self._pulse.facts.beat({}))  # two may have started at the same time
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
             self._begin(f"slice {name}", switcher.run)
@@ -129,7 +132,8 @@ class Agent:
         registry = Registry(
             Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
         )
-        facts = Facts(settings.node, self._boot, self._version, int(settings.silent * 1000), settings.beat)
+        me, silent_ms = identity_of(journal.id), int(settings.silent * 1000)
+        facts = Facts(settings.node, me, self._version, silent_ms, settings.beat)
         observed, serve = self._observed()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
         channel = Keys(settings.pool).node_channel(settings.node)

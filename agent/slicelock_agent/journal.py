@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -83,8 +84,8 @@ def _stay(raw: dict[str, Any]) -> Stay:
 class Journal:
     """The agent's file, for one process at a time. ConfigurationError: another has it, or it cannot be used.
 
-    `reborn` says that the machine was started anew since the file was last used; `boots` are this node's
-    boot ids, newest last.
+    `id` tells it from every other journal. `reborn` says that the machine was started anew since the file was
+    last used; `boots` are this node's boot ids, newest last.
     """
 
     def __init__(self, path: Path, boot: str) -> None:
@@ -92,7 +93,9 @@ class Journal:
         self._lock = _hold(path)
         try:
             self._lines = Lines(path)
-            known: list[str] = json.loads(self._lines.of("meta").get("boots", "[]"))
+            meta = self._lines.of("meta")
+            known: list[str] = json.loads(meta.get("boots", "[]"))
+            self.id: str = json.loads(meta.get("id", "null")) or secrets.token_hex(4)
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
             pages, processes = self._lines.of("slices"), self._lines.of("processes")
@@ -101,6 +104,7 @@ class Journal:
             if self.reborn:
                 self._start_over()
             self._put("meta", "boots", encode(self.boots))
+            self._put("meta", "id", encode(self.id))
         except AgentError:
             self.close()
             raise

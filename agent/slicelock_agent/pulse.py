@@ -13,6 +13,7 @@ from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply
+from slicelock_agent.introducing import other
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.reconcile import Wanted, hinted
@@ -42,13 +43,22 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What every beat says of the agent. `beat_s`: seconds between two."""
+    """What every beat says of the agent. `agent`: which one of the node it is. `beat_s`: seconds between
+    two."""
 
     node: str
-    boot: str
+    agent: str
     version: str
     silent_ms: int
     beat_s: float
+
+    def beat(self, report: dict[str, Any]) -> Beat:
+        """A beat with what there is to report."""
+        return Beat(self.node, self.agent, self.version, self.silent_ms, report)
+
+    def question(self) -> Beat:
+        """A beat that leaves no trace: is another agent of this node heard of?"""
+        return Beat(self.node, self.agent, self.version, 0, {})
 
 
 class Pulse:
@@ -71,7 +81,7 @@ class Pulse:
         """Slices that Redis does not know, or not on this node."""
         self.answered = asyncio.Event()
         """Set with each reply."""
-        self._store, self._facts, self._registry, self._mailbox = store, facts, registry, mailbox
+        self._store, self.facts, self._registry, self._mailbox = store, facts, registry, mailbox
         self._observer = observer
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = self._brief = False
@@ -138,7 +148,7 @@ class Pulse:
             else:
                 self._regular = True
                 self.wake()
-                await asyncio.sleep(self._facts.beat_s)
+                await asyncio.sleep(self.facts.beat_s)
 
     # ------------------------------------------------------------ one beat
 
@@ -153,6 +163,8 @@ class Pulse:
         brief, begun = self._brief and not regular, time.monotonic()
 
         def answered(reply: BeatReply | SlicelockError) -> None:
+            if isinstance(reply, BeatReply) and reply.outcome == "OTHER":
+                reply = other(self.facts.node, self.facts.agent, reply)
             self._hear(reply, results, exits, None if brief else regular)
             if isinstance(reply, SlicelockError):
                 self._observer.failed()
@@ -201,7 +213,7 @@ class Pulse:
             asyncio.get_running_loop().call_later(REST_S, self.wake)
 
     def _is_out(self) -> bool:
-        return time.monotonic() - self._answered_at > BEATS_MISSED * self._facts.beat_s
+        return time.monotonic() - self._answered_at > BEATS_MISSED * self.facts.beat_s
 
     def _note_answer(self) -> None:
         now = time.monotonic()
@@ -209,7 +221,6 @@ class Pulse:
         self._answered_at = now
 
     def _command(self, results: list[Result], exits: list[tuple[str, str]], *, brief: bool) -> Beat:
-        facts = self._facts
         report: dict[str, Any] = {
             "results": [result.told() for result in results],
             "exits": [{"run": run, "process": process} for run, process in exits],
@@ -218,7 +229,7 @@ class Pulse:
         if not brief:
             report["slices"] = {name: one.shown() for name, one in self.switchers.items()}
             report["known"] = self._registry.known(self._needed())
-        return Beat(facts.node, facts.boot, facts.version, facts.silent_ms, report)
+        return self.facts.beat(report)
 
     def _needed(self) -> set[str]:
         """The runs with state here, and those that are wanted."""

@@ -16,7 +16,7 @@ local function node_view(node)
     if s then reports[s] = cjson.decode(value) end
   end
   return { name = node, beat_age_ms = num(N.beat_ms and pool - N.beat_ms or -1), silent = N.silent or '0',
-           version = N.version or '', boot = N.boot or '', slices = N.slices or '', reports = reports }
+           version = N.version or '', agent = N.agent or '', slices = N.slices or '', reports = reports }
 end
 
 -- Requests whose members have not all joined are in no queue.

@@ -53,7 +53,7 @@ NODE = NodeView(
     beat_age_ms=250,
     silent=False,
     version="1.2.3",
-    boot="b",
+    agent="b",
     slices=("trainers",),
     reports={"trainers": {"loaded": ["r1"], "saved": ["r2", "r3"]}},
 )

@@ -6,7 +6,7 @@ import pytest
 
 from slicelock import wire
 from tests.support.scripts import START_MS
-from tests.support.world import Agent, Ear, World
+from tests.support.world import SILENT_MS, Agent, Ear, Shown, World
 
 
 @pytest.fixture(autouse=True)
@@ -225,3 +225,23 @@ def test_viewers_see_how_far_a_step_is(world: World, n1: Agent) -> None:
     n1.beat()
     [node] = [one for one in world.picture().nodes if one.name == "n1"]
     assert "progress" not in node.reports["a"]
+
+
+def test_a_second_agent_of_a_node_does_nothing_while_the_first_is_heard(world: World, n1: Agent) -> None:
+    world.member("r1").hold("a")
+    world.scripts.advance(700)
+    second = Agent(world, "n1", agent="boot2:j2@other")
+    second.shown["a"] = Shown()
+    before = world.dump()
+    reply = second.beat(exits=[{"run": "r1", "process": world.member("r1").process}])
+    assert (reply.outcome, reply.by, reply.heard_ms, reply.wanted) == ("OTHER", n1.agent, 700, {})
+    assert world.dump() == before
+    world.scripts.advance(SILENT_MS - 700)
+    question = wire.Beat("n1", second.agent, "v", 0, {})
+    assert world.run(question).outcome == "OTHER"
+    assert second.beat().outcome == "OTHER"  # exactly at its limit it is not silent yet
+    world.scripts.advance(1)
+    assert world.run(question).outcome == "OK"
+    assert world.record(world.keys.node("n1"))["agent"] == n1.agent  # to ask is not to beat
+    assert second.beat().outcome == "OK"
+    assert n1.beat().outcome == "OTHER"

@@ -323,11 +323,11 @@ def test_nodes_are_shown_with_what_they_report(world: World) -> None:
     world.agent("n1").beat()
     world.scripts.advance(700)
     [node] = world.picture().nodes
-    assert (node.name, node.beat_age_ms, node.version, node.boot, node.slices) == (
+    assert (node.name, node.beat_age_ms, node.version, node.agent, node.slices) == (
         "n1",
         700,
         "0.1.0",
-        "boot",
+        "boot:j@host",
         ("a",),
     )
     assert node.reports["a"]["run"] == "r1"

@@ -275,7 +275,7 @@ class Agent:
 
     world: World
     node: str
-    boot: str = "boot"
+    agent: str = "boot:j@host"
     alive: bool = True
     shown: dict[str, Shown] = field(default_factory=dict[str, Shown])
     known: dict[str, int] = field(default_factory=dict[str, int])
@@ -301,7 +301,7 @@ class Agent:
             "commands": list(commands),
             "known": self.known,
         }
-        return wire.Beat(self.node, self.boot, "0.1.0", SILENT_MS, report)
+        return wire.Beat(self.node, self.agent, "0.1.0", SILENT_MS, report)
 
     def wanted(self) -> dict[str, Any]:
         return cast(dict[str, Any], self.beat().wanted)

@@ -17,7 +17,7 @@ SLICE = {
     **{"queued": "0", "since_ms": "7", "settings": {}},
 }
 NODE = {
-    **{"name": "n1", "beat_age_ms": "12", "silent": "1", "version": "0.1.0", "boot": "b", "slices": "a"},
+    **{"name": "n1", "beat_age_ms": "12", "silent": "1", "version": "0.1.0", "agent": "b", "slices": "a"},
     "reports": {"a": {"run": "r"}},
 }
 
