@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from slicelock.embedded import EmbeddedServer
+from slicelock.local import LocalAgent
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.stored import edit
@@ -142,6 +144,17 @@ def test_a_device_belongs_to_one_slice_over_all_pools(
     )
     assert exit_code == 3
     assert f"pool {agents.world.keys.pool}, slice s" in said
+
+
+def test_an_agent_that_is_stopped_leaves_nothing_in_shared_memory(agents: AgentStage, pool: str) -> None:
+    """In its own folder, which nobody has chosen. Others of this user may use it at the same time."""
+    env = agents.env()
+    del env["SLICELOCK_SIM_DIR"]
+    folder = Path(f"/dev/shm/slicelock-{os.geteuid()}")
+    with LocalAgent({"s": f"sim:{pool}"}, env):
+        assert (folder / f"{pool}.mem").exists()
+    assert not folder.exists() or list(folder.iterdir())
+    assert not list(folder.glob(f"{pool}*"))
 
 
 def test_a_node_has_one_agent(agents: AgentStage) -> None:
