@@ -86,9 +86,9 @@ class Advocate:
         return f"agent-{self.node}"[:64]
 
     async def run(self) -> None:
-        """Look for ever. While Redis is away nothing can be asked."""
+        """Look for ever. While Redis does not answer nothing can be asked; the pulse says why."""
         while True:
-            with contextlib.suppress(StoreError):
+            with contextlib.suppress(SlicelockError):
                 await self.look()
             await asyncio.sleep(LOOK_S)
 

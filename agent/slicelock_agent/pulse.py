@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slicelock.codec import Command, R
-from slicelock.errors import SlicelockError, StoreError
+from slicelock.errors import SlicelockError
 from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply
 from slicelock_agent.introducing import other
@@ -142,7 +142,7 @@ class Pulse:
                 if not self._store.is_open:
                     await self._store.open()
                     self._observer.connected()
-            except StoreError as failure:
+            except SlicelockError as failure:  # also rights or a password that were changed
                 self._complain(failure)
                 await asyncio.sleep(RETRY_S)
             else:

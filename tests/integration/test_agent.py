@@ -270,6 +270,25 @@ def test_a_hung_redis_is_waited_for(own_agents: tuple[AgentStage, EmbeddedServer
     b.take("s")
 
 
+def test_a_password_that_is_changed_is_an_outage_told_in_one_line(
+    own_agents: tuple[AgentStage, EmbeddedServer],
+) -> None:
+    agents, _ = own_agents
+    agent = agents.agent()
+    a, client = agents.run("a"), agents.world.client
+    a.take("s")
+    client.config_set("requirepass", "new")
+    client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_until(lambda: "refuses the user or the password" in agent.log())
+    wait_until(lambda: any(node.silent for node in agents.world.picture().nodes) or not a.again())
+    client.config_set("requirepass", "")
+    wait_until(lambda: not agents.slice().blocked)
+    assert a.again().outcome == "HELD"
+    a.yield_()
+    assert agent.log().count("refuses the user or the password") == 1
+    assert "Traceback" not in agent.log()
+
+
 def test_a_slice_that_redis_lost_is_declared_again(agents: AgentStage) -> None:
     agents.agent()
     wait_until(lambda: agents.slice().nodes)
