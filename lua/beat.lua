@@ -11,20 +11,20 @@
 -- Idempotent: a result for another fence than the present one is STALE, an exit or command already known changes nothing.
 --- @include "base_when_full"
 --- @include "begin"
+--- @include "other_agent"
+--- @include "serves"
 --- @include "beat_slice"
 --- @include "take_report"
---- @include "beat_results"
+--- @include "take_results"
 --- @include "post_command"
 --- @include "beat_wanted"
 --- @include "beat_runs"
 rules.check_life()
 local node, report = ARGV[1], cjson.decode(ARGV[5])
-local was = record('node', node) or {}
-if was.agent and was.agent ~= ARGV[2] and not was.silent then
-  return reply({ 'OTHER', 'by', was.agent, 'heard_ms', num(pool - was.beat_ms) })
-end
+local refusal = other_agent(node, ARGV[2])
+if refusal then return reply(refusal) end
 if ARGV[4] == '0' then return reply({ 'OK' }) end
-local was_silent = was.silent
+local was_silent = (record('node', node) or {}).silent
 redis.call('SADD', key('nodes'), node)
 due('node|' .. node, pool + ARGV[4])
 write('node', node, { beat_ms = num(pool), epoch = meta.epoch, agent = ARGV[2], version = ARGV[3], silent = false })
@@ -34,8 +34,7 @@ for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
 for s, shown in pairs(report.slices or {}) do
   if serves(s, node) then take_report(s, node, shown) end
 end
-local results = {}
-for i, result in ipairs(report.results or {}) do results[i] = take_result(node, result) end
+local results = take_results(node, report.results or {})
 for _, gone in ipairs(report.exits or {}) do rules.exit_seen(gone.run, gone.process) end
 for _, command in ipairs(report.commands or {}) do post_command(node, command) end
 rules.go_on()
@@ -43,4 +42,4 @@ rules.go_on()
 local more = redis.call('ZCOUNT', DEADLINES, '-inf', '(' .. num(pool)) > 0
 return reply({ 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0',
                'wanted', cjson.encode(wanted_slices(node, report)), 'runs', cjson.encode(runs_to_tell(node, report)),
-               'results', #results > 0 and cjson.encode(results) or '[]' })
+               'results', results })

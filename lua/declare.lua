@@ -11,7 +11,6 @@
 --- @include "base"
 --- @include "begin"
 --- @include "in_use"
-rules.check_life()
 local s, nodes = ARGV[1], cjson.decode(ARGV[2])
 local S = record('slice', s)
 

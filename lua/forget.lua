@@ -10,7 +10,6 @@
 --- @include "base"
 --- @include "begin"
 --- @include "in_use"
-rules.check_life()
 local kind, name = ARGV[1], ARGV[2]
 local it = record(kind, name)
 if not it then return reply({ 'NO_SUCH_SLICE' }) end

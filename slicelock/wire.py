@@ -217,6 +217,19 @@ class Beat(Command[BeatReply]):
 
 
 @dataclass(frozen=True, slots=True)
+class Results(Command[BeatReply]):
+    """How switches of a node have ended, sent at once; `results` and the answer are those of a `Beat`."""
+
+    script: ClassVar[str] = "results"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK OTHER")
+    reply: ClassVar[type[Reply]] = BeatReply
+
+    node: str
+    agent: str
+    results: Json
+
+
+@dataclass(frozen=True, slots=True)
 class RevokeReply(Reply):
     """`ended`: how the request had ended already. `state`: what it is in, if not being switched."""
 
@@ -311,6 +324,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Cancel,
     Register,
     Beat,
+    Results,
     Revoke,
     Declare,
     Forget,

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError
 from slicelock.store import Outage
-from slicelock.wire import Beat, BeatReply
+from slicelock.wire import Beat, BeatReply, Results
 from slicelock_agent.introducing import other
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import QUIET, Observer
@@ -60,6 +60,10 @@ class Facts:
         """A beat that leaves no trace: is another agent of this node heard of?"""
         return Beat(self.node, self.agent, self.version, 0, {})
 
+    def results(self, results: list[Result]) -> Results:
+        """Results by themselves, in haste."""
+        return Results(self.node, self.agent, [result.told() for result in results])
+
 
 class Pulse:
     """Sends beats, one at a time, and passes on what they bring; what comes up meanwhile goes with the next.
@@ -84,7 +88,7 @@ class Pulse:
         self._store, self.facts, self._registry, self._mailbox = store, facts, registry, mailbox
         self._observer = observer
         self._results: list[Result] = []
-        self._under_way = self._again = self._regular = self._brief = False
+        self._under_way = self._again = self._regular = self._haste = False
         self._epoch, self._unsettled = 0, set[str]()
         self._outage = Outage()
         self._answered_at = self._in_touch_since = float("-inf")
@@ -108,13 +112,13 @@ class Pulse:
 
     def heed(self, message: bytes) -> None:
         """A hint: look at once. If it names a switch that moves nothing, READY goes out by itself."""
-        self._brief = not self._results
+        self._haste = not self._results
         try:
             done = self._expect(message)
         except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
             done = False
             self._complain_of("hints", failure)
-        self._brief = False
+        self._haste = False
         if not done:
             self.wake()
 
@@ -159,20 +163,21 @@ class Pulse:
     def _beat(self) -> None:
         self._under_way, self._again = True, False
         regular, self._regular = self._regular, False
-        results, exits = self._results, list(self._registry.exits)
-        brief, begun = self._brief and not regular, time.monotonic()
+        haste, begun = self._haste and not regular, time.monotonic()
+        results, exits = self._results, [] if haste else list(self._registry.exits)
 
         def answered(reply: BeatReply | SlicelockError) -> None:
             if isinstance(reply, BeatReply) and reply.outcome == "OTHER":
                 reply = other(self.facts.node, self.facts.agent, reply)
-            self._hear(reply, results, exits, None if brief else regular)
+            self._hear(reply, results, exits, None if haste else regular)
             if isinstance(reply, SlicelockError):
                 self._observer.failed()
             else:
                 self._observer.answered(time.monotonic() - begun)
 
         try:
-            self._store.call(self._command(results, exits, brief=brief), answered)
+            call = self.facts.results(results) if haste else self._everything(results, exits)
+            self._store.call(call, answered)
         except Exception:
             self._under_way = False
             log.exception("a beat could not be sent")
@@ -206,7 +211,7 @@ class Pulse:
         self._beat_if_possible()
 
     def _follow(self, reply: BeatReply) -> None:
-        """After a brief beat: say the rest when nobody waits; at once when Redis did not expect it."""
+        """After results in haste: say the rest when nobody waits; at once when Redis did not expect it."""
         if reply.epoch != self._epoch or any(outcome != "OK" for outcome in reply.results):
             self._again = True
         else:
@@ -220,15 +225,14 @@ class Pulse:
         self._in_touch_since = now if self._is_out() else self._in_touch_since
         self._answered_at = now
 
-    def _command(self, results: list[Result], exits: list[tuple[str, str]], *, brief: bool) -> Beat:
+    def _everything(self, results: list[Result], exits: list[tuple[str, str]]) -> Beat:
         report: dict[str, Any] = {
+            "slices": {name: one.shown() for name, one in self.switchers.items()},
             "results": [result.told() for result in results],
             "exits": [{"run": run, "process": process} for run, process in exits],
             "commands": self._mailbox.outgoing(),
+            "known": self._registry.known(self._needed()),
         }
-        if not brief:
-            report["slices"] = {name: one.shown() for name, one in self.switchers.items()}
-            report["known"] = self._registry.known(self._needed())
         return self.facts.beat(report)
 
     def _needed(self) -> set[str]:

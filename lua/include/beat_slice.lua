@@ -1,10 +1,6 @@
 -- What a node shows of one of its slices.
 local DAY = 86400000
 
-local function serves(s, node)
-  return record('slice', s) and contains(record('slice', s).nodes, node)
-end
-
 -- A beat ends the node's silence.
 local function wake(s, node)
   local why = (record('slice', s) or {}).blocked and rules.block_of(s, node)

@@ -11,8 +11,9 @@ pool = (meta.pool_ms or 0) + (steady and step or 0)
 local pool_ms = num(pool)
 write('meta', nil, { time_ms = now, pool_ms = pool_ms })
 meta = record('meta')
-if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }); rules.check_life() end
+if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }) end
 if not steady then event('clock', 'step_ms', num(step)) end
+if ARGV[#ARGV] ~= meta.run_id then rules.check_life() end
 
 local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. pool_ms, 'LIMIT', 0, SCAN)
 if overdue[1] then rules.reap(overdue) end  -- written before anything else, which may fail

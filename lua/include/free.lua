@@ -19,6 +19,5 @@ end
 function rules.free_for(s, r, id)
   local S = record('slice', s)
   if not S or S.state ~= 'free' or S.settling then return false end
-  rules.check_life()
-  return not S.settling and (not S.kept or S.kept == id and rules.just_asked == id) and not rules.blocked(s, r.run)
+  return (not S.kept or S.kept == id and rules.just_asked == id) and not rules.blocked(s, r.run)
 end

@@ -126,7 +126,7 @@ class AsyncStore:
         link = self._link or await self._connect()
         try:
             async with asyncio.timeout(self._timeout):
-                await link.send_packed_command(pack(words))
+                await link.send_packed_command(pack((*words, self._server.run_id)))
                 return await link.read_response()
         except NoScriptError:
             raise

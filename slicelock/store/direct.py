@@ -23,6 +23,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import AsyncLink, pack
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened_async
+from slicelock.store.server import Server
 from slicelock.store.subscribe import REOPEN_S, WATCHDOG_S
 
 Take = Callable[[Any], None]
@@ -73,6 +74,7 @@ class _Connected:
     def __init__(self, settings: StoreSettings, name: str) -> None:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
         self._line: _Line | None = None
+        self._server = Server()  # that it leads to
         self._opening = asyncio.Lock()
         self._failure: SlicelockError | None = None
         self._failures = self._closings = 0
@@ -104,7 +106,7 @@ class _Connected:
             raise StoreUnavailable(
                 f"The connection to Redis at {self._endpoint.place} is not wanted any more."
             )
-        self._line = _Line(link, self._heard, self._broken)
+        self._line, self._server = _Line(link, self._heard, self._broken), server
         self._endpoint.note(self._line, server)
 
     def close(self) -> None:
@@ -166,7 +168,7 @@ class DirectStore(_Connected):
 
     def _send(self, command: Command[Any], how: str, script: str) -> None:
         assert self._line is not None
-        self._line.write((how, script, "1", self._meta, *command.argv()))
+        self._line.write((how, script, "1", self._meta, *command.argv(), self._server.run_id))
 
     def _heard(self, reply: Any) -> None:
         if not self._waiting:

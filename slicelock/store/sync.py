@@ -126,7 +126,7 @@ class Store:
             return self._exchange(("EVAL", source.text, *tail), patience)
 
     def _exchange(self, words: tuple[str, ...], patience: float | None) -> Any:
-        line = self._send(pack(words)[0], patience)
+        line = self._send(words, patience)
         try:
             return line.receive(patience)
         except NoScriptError:
@@ -157,15 +157,16 @@ class Store:
             raise
         self._replicas.check(confirmed, needed, self._endpoint.place)
 
-    def _send(self, call: bytes, patience: float | None) -> Line:
-        """Send the whole call or nothing of it: what fails here has not been carried out.
+    def _send(self, words: tuple[str, ...], patience: float | None) -> Line:
+        """Send the whole call or nothing of it: what fails here has not been carried out. Its last argument
+        says which server it goes to.
 
         A server that was restarted shows itself only now, so a connection that was open before is made anew.
         """
         for fresh in (self._line is None, True):
             line = self._line or self._connect(patience)
             try:
-                line.send(call)
+                line.send(pack((*words, self._server.run_id))[0])
             except (RedisError, OSError) as error:
                 self._drop()
                 if fresh:

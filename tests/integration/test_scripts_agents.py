@@ -6,7 +6,7 @@ import pytest
 
 from slicelock import wire
 from tests.support.scripts import START_MS
-from tests.support.world import SILENT_MS, Agent, Ear, Shown, World
+from tests.support.world import SILENT_MS, Agent, Ear, Shown, World, ready
 
 
 @pytest.fixture(autouse=True)
@@ -245,3 +245,27 @@ def test_a_second_agent_of_a_node_does_nothing_while_the_first_is_heard(world: W
     assert world.record(world.keys.node("n1"))["agent"] == n1.agent  # to ask is not to beat
     assert second.beat().outcome == "OK"
     assert n1.beat().outcome == "OTHER"
+
+
+def test_results_in_haste_are_taken_like_those_of_a_beat(world: World, n1: Agent) -> None:
+    waiter = world.member("r1")
+    waiter.ask("a")
+    fence = int(n1.wanted()["a"]["fence"])
+    others = wire.Results("n1", "boot2:j2@other", [ready("a", fence)])
+    before = world.dump()
+    assert world.run(others).by == n1.agent
+    assert world.dump() == before
+    mine = wire.Results("n1", n1.agent, [ready("a", fence), ready("a", fence - 1), ready("ghost", 1)])
+    reply = world.run(mine)
+    assert (reply.outcome, reply.epoch, reply.results) == ("OK", 1, ["OK", "STALE", "STALE"])
+    assert world.state(waiter.id) == "held"
+    assert world.run(mine).results == ["STALE"] * 3
+
+
+def test_a_failure_in_haste_goes_where_it_belongs(world: World, n1: Agent) -> None:
+    waiter = world.member("r1")
+    waiter.ask("a")
+    fence = int(n1.wanted()["a"]["fence"])
+    failed = ready("a", fence, outcome="FAILED", what="refused", reason="no way", run="r1")
+    assert world.run(wire.Results("n1", n1.agent, [failed])).results == ["OK"]
+    assert world.state(waiter.id) == "failed"

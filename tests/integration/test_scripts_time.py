@@ -308,22 +308,6 @@ def test_a_restart_is_an_event_and_counts_the_epoch(world: World, holder: Member
     assert [event["epoch"] for event in world.events("epoch")] == ["2", "3"]
 
 
-@pytest.mark.parametrize("script", ["renew", "beat", "declare", "forget", "acquire"])
-def test_heartbeats_and_answers_notice_a_new_epoch(world: World, holder: Member, script: str) -> None:
-    commands: dict[str, wire.Command] = {
-        "renew": wire.Renew("x", "x", "p", 1, 1, {"parts": []}),
-        "beat": wire.Beat("n", "b", "v", 10_000, {"slices": {}}),
-        "declare": wire.Declare("a", {}),
-        "forget": wire.Forget("slice", "x"),
-        "acquire": holder.acquire_command(),
-    }
-    world.new_epoch()
-    world.run(commands[script])
-    assert world.record(world.keys.meta)["epoch"] == "2"
-    assert world.slice("a").settling
-    assert world.slice("b").settling
-
-
 @pytest.mark.parametrize("how", ["yield", "part", "cancel", "revoke", "gone", "next turn", "renew"])
 def test_nothing_is_granted_in_a_new_epoch_that_nobody_has_noticed(
     world: World, holder: Member, how: str

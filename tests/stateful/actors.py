@@ -136,8 +136,11 @@ class Node:
         }
         return wire.Beat(self.name, "boot", "0.1.0", SILENT_MS, report)
 
+    def in_haste(self) -> wire.Results:
+        return wire.Results(self.name, "boot", list(self.results))
+
     def heard(self, reply: wire.BeatReply) -> None:
-        """What was reported has arrived."""
+        """What a beat reported has arrived."""
         self.results.clear()
         self.exits.clear()
         self.wanted = dict(reply.wanted)

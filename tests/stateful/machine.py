@@ -178,6 +178,11 @@ class Base(RuleBasedStateMachine):
         if reply is not None:
             node.heard(reply)
 
+    def tell(self, node: Node, lost: bool = False) -> None:
+        """Results by themselves, when there are any."""
+        if node.results and self.call(node.in_haste(), lost) is not None:
+            node.results.clear()
+
     def work(self, node: Node, name: str, how: str) -> None:
         if not node.has_work(name):
             return
@@ -201,6 +206,7 @@ class Base(RuleBasedStateMachine):
         self.beat(node, lost)
         for name in node.shown if how != "slow" else ():
             self.work(node, name, how)
+        self.tell(node, lost)
         self.beat(node, lost)
 
     # ------------------------------------------------------------ the end

@@ -87,7 +87,7 @@ class Pool:
         self.raw: int = 0
         self.last_raw: int | None = None
         self.pool = self.tick = self.quiet_until = 0
-        self.life, self.epoch, self.noticed = "", 1, False
+        self.life, self.epoch = "", 1
         self.asking = ""
         self.lease_ms: int | None = None
         self.gone: set[tuple[str, str]] = set()  # processes that an agent has seen end
@@ -99,27 +99,21 @@ class Pool:
 
     # ------------------------------------------------------------ time
 
-    def begin(self, raw: int, life: str, notices: bool) -> None:
-        """What every script does first. `notices`: it asks for the server's life, as it must to grant."""
+    def begin(self, raw: int, life: str) -> None:
+        """What every script does first."""
         self.raw = raw
         step = raw - (self.last_raw if self.last_raw is not None else raw)
         if 0 <= step <= MAX_STEP:
             self.pool += step
         self.last_raw = raw
         self.asking = ""  # the request whose member asks for it right now
-        self.noticed = notices or self.life in ("", life)
-        if self.life not in ("", life) and notices:
+        if self.life not in ("", life):
             self.epoch += 1
             self.quiet_until = self.pool + self.lease()
             for name in self.slices:
                 self.unsettle(name)
-        if self.noticed:
-            self.life = life
+        self.life = life
         self.reap()
-
-    def must_have_noticed(self) -> None:
-        """Nothing is granted or taken away before this."""
-        assert self.noticed, "in a new life of the server that it has not noticed"
 
     def lease(self) -> int:
         return DEFAULT_LEASE if self.lease_ms is None else self.lease_ms
@@ -144,7 +138,6 @@ class Pool:
         request = self.requests.get(what.rpartition("|")[0])
         if request is None or request.state == "ended":
             return
-        self.must_have_noticed()
         if self.pool < self.quiet_until:
             self.deadlines[f"part|{what}"] = self.quiet_until
         else:
@@ -154,7 +147,6 @@ class Pool:
         found = self.requests[request]
         if found.state == "ended" or len(found.joined) >= found.members:
             return
-        self.must_have_noticed()
         if self.pool < self.quiet_until:
             self.deadlines[f"gather|{request}"] = self.quiet_until
         else:
@@ -235,7 +227,6 @@ class Pool:
             self.start(ready)
 
     def start(self, request: Request) -> None:
-        self.must_have_noticed()
         request.state = "switching"
         for name in request.slices:
             s = self.slices[name]

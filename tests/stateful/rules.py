@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slicelock import wire
@@ -26,11 +26,9 @@ Answer = dict[str, Any]
 class Reference(Pool):
     """A pool that commands can be run on."""
 
-    def run(self, command: wire.Command, raw: int, life: str, notices: bool) -> Answer:
+    def run(self, command: wire.Command, raw: int, life: str) -> Answer:
         """What the script answers: `outcome`, and what matters of the rest."""
-        self.begin(raw, life, notices)
-        if command.script in ("renew", "beat", "declare"):
-            self.must_have_noticed()
+        self.begin(raw, life)
         answer = getattr(self, f"run_{command.script}")(command)
         self.go_on()
         return answer() if callable(answer) else answer
@@ -112,8 +110,6 @@ class Reference(Pool):
 
     def answer(self, request: Request) -> Answer:
         """Where a request stands."""
-        if request.state == "held":
-            self.must_have_noticed()
         match request.state:
             case "held" if any(self.slices[name].settling is not None for name in request.live):
                 return {"outcome": "SWITCHING"}
@@ -326,12 +322,18 @@ class Reference(Pool):
         for name, shown in c.report["slices"].items():
             if name in self.slices and c.node in self.slices[name].nodes:
                 self.take_report(name, c.node, shown)
-        results = [self.take_result(c.node, result) for result in c.report["results"]]
+        results = self.take_results(c.node, c.report["results"])
         for gone in c.report["exits"]:
             if gone["run"] in self.runs and gone["process"] in self.runs[gone["run"]].heard:
                 self.gone.add((gone["run"], gone["process"]))
             self.exited(gone["run"], gone["process"])
         return lambda: {"outcome": "OK", "results": results, "wanted": self.wanted(c.report["slices"])}
+
+    def run_results(self, c: wire.Results) -> Answer:
+        return {"outcome": "OK", "results": self.take_results(c.node, c.results)}
+
+    def take_results(self, node: str, results: Iterable[Mapping[str, Any]]) -> list[str]:
+        return [self.take_result(node, result) for result in results]
 
     def take_report(self, name: str, node: str, shown: Mapping[str, Any]) -> None:
         s = self.slices[name]

@@ -54,9 +54,11 @@ class Scripts:
         assert reply.outcome in command.outcomes, f"{command.script} answered {reply.outcome!r}"
         return reply
 
-    def call(self, script: str, argv: list[str]) -> list[bytes]:
-        """Run a script with arguments as they are; the raw reply."""
+    def call(self, script: str, argv: list[str], run_id: str | None = None) -> list[bytes]:
+        """Run a script with arguments as they are; the raw reply. `run_id`: what the caller takes the server
+        for, if not for what it is."""
         source = scripts.load(script, self.overlay)
+        argv = [*argv, self.run_id if run_id is None else run_id]
         try:
             return self.client.evalsha(source.sha, 1, self.keys.meta, *argv)  # type: ignore[return-value]
         except redis.exceptions.NoScriptError:

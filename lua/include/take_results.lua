@@ -1,18 +1,5 @@
--- Results of switches, and commands to hooks.
-local on_failure = {}
-
-function on_failure.evict(s, node, id, result)
-  rules.block_eviction(s, node, result.run, result.reason)
-  rules.requeue(id, result.reason)
-end
-
-function on_failure.restore(s, _, id, result)
-  write('run', record('request', id).run, { ['lost:' .. s] = result.reason })
-  rules.finish(id, 'failed', result.reason)
-end
-
-function on_failure.refused(_, _, id, result) rules.finish(id, 'failed', result.reason) end
-
+-- Results of switches, as a node reports them.
+--- @include "failed"
 local function take_result(node, result)
   local s, S = result.slice, record('slice', result.slice)
   if not serves(s, node) or S.settling or S.state ~= 'switching' or tonumber(S.fence) ~= result.fence then return 'STALE' end
@@ -26,4 +13,9 @@ local function take_result(node, result)
   if result.moved then write('request', id, { moved = '1' }) end
   rules.try_hold(id, record('request', id))
   return 'OK'
+end
+
+local function take_results(node, list)
+  for i, result in ipairs(list) do list[i] = take_result(node, result) end
+  return #list > 0 and cjson.encode(list) or '[]'
 end

@@ -1,0 +1,14 @@
+-- What becomes of a switch that has failed, by the step that did.
+local on_failure = {}
+
+function on_failure.evict(s, node, id, result)
+  rules.block_eviction(s, node, result.run, result.reason)
+  rules.requeue(id, result.reason)
+end
+
+function on_failure.restore(s, _, id, result)
+  write('run', record('request', id).run, { ['lost:' .. s] = result.reason })
+  rules.finish(id, 'failed', result.reason)
+end
+
+function on_failure.refused(_, _, id, result) rules.finish(id, 'failed', result.reason) end
