@@ -1,6 +1,6 @@
-"""Takes the docs' pictures of `slicelock top` from recorded states, as SVG by rich.
+"""Takes the docs' pictures of `slicelock top` from recorded states: as SVG by rich, and PNG by Chromium.
 
-    python tools/docs_screens.py            # writes docs/images/top-*.svg
+    python tools/docs_screens.py            # writes docs/images/top-*
 
 The states are those that the tests draw. The times on the pictures are in UTC.
 """
@@ -8,6 +8,7 @@ The states are those that the tests draw. The times on the pictures are in UTC.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from slicelock.tui.glyphs import UNICODE
 from slicelock.tui.panels import Pen, frame
 from slicelock.tui.recorded import recorded
 
+PNG_WIDTH = 1600
 ROOT = Path(__file__).resolve().parent.parent
 STATES, IMAGES = ROOT / "tests/data/top", ROOT / "docs/images"
 ANSI_DARK = [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34), (88, 166, 255), (188, 140, 255)]
@@ -100,13 +102,32 @@ def draw(shot: Shot) -> str:
     return svg.replace("<style>", f"<title>{title}</title>\n<style>", 1)
 
 
+PNGS = ("top-wide-dark",)  # for pages that show no SVG
+
+
+def take(target: Path) -> None:
+    """PNGs of pictures that are there as SVG."""
+    from docs_png import smaller
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name in PNGS:
+            tab = browser.new_page(viewport={"width": PNG_WIDTH, "height": 1})
+            svg = (target / f"{name}.svg").read_text(encoding="utf-8")
+            tab.set_content(f"<style>body {{ margin: 0 }} svg {{ display: block }}</style>{svg}")
+            (target / f"{name}.png").write_bytes(smaller(browser, tab.locator("svg").screenshot()))
+        browser.close()
+
+
 def main(folder: str = "") -> None:
     os.environ["TZ"] = "UTC"
     time.tzset()
     target = Path(folder) if folder else IMAGES
     for shot in SHOTS:
         (target / f"{shot.name}.svg").write_text(draw(shot), encoding="utf-8")
-    print(f"docs: wrote {len(SHOTS)} pictures to {target}")
+    take(target)
+    print(f"docs: wrote {len(SHOTS) + len(PNGS)} pictures to {target}")
 
 
 if __name__ == "__main__":

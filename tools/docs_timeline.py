@@ -18,6 +18,7 @@ from typing import Any
 
 os.environ["TZ"] = "UTC"
 
+from docs_png import smaller
 from playwright.sync_api import Browser, sync_playwright
 
 from slicelock.bench.day import day
@@ -60,13 +61,16 @@ def html(events: int) -> str:
 def take(browser: Browser, path: Path, scheme: Any) -> None:
     """A picture with something pointed at."""
     tab = browser.new_page(
-        viewport={"width": 1440, "height": 880}, color_scheme=scheme, device_scale_factor=2, timezone_id="UTC"
+        viewport={"width": 1280, "height": 860},
+        color_scheme=scheme,
+        device_scale_factor=1.5,
+        timezone_id="UTC",
     )
     tab.goto(path.as_uri())
     tab.wait_for_selector("html[data-ready]")
-    tab.locator("button.wait").nth(1).click()
+    tab.locator("button.wait").first.click()
     tab.evaluate("document.getElementById('report').scrollTop = 0")
-    tab.screenshot(path=IMAGES / f"timeline-{scheme}.png")
+    (IMAGES / f"timeline-{scheme}.png").write_bytes(smaller(browser, tab.screenshot()))
     tab.close()
 
 

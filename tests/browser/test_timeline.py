@@ -130,6 +130,20 @@ def test_a_picture_of_it(small: str, open_page: Open, scheme: str, width: int) -
     assert picture.startswith(PNG) and len(picture) > 20_000
 
 
+def test_a_narrow_page_lacks_nothing(small: str, open_page: Open) -> None:
+    tab = open_page(small, width=420, height=800)
+    inside = (
+        "one => { const box = one.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; }"
+    )
+    for part in ("nav button", "#plot", "aside h2", "aside table", ".label"):
+        assert all(one.evaluate(inside) for one in tab.locator(part).all()), part
+    assert tab.evaluate("document.documentElement.scrollWidth") == 420
+    width = tab.evaluate("timeline.xOf(40000) - timeline.xOf(0)")
+    assert width > 420 * 0.7, "most of it is the timeline"
+    tab.mouse.click(*spot(tab, "beta-1/main/1"))
+    assert tab.locator("#tip").evaluate(inside)
+
+
 def test_nothing_has_happened(open_page: Open) -> None:
     tab = open_page(html_of(History()))
     assert "No turn yet" in tab.inner_text("#report")

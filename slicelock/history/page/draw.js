@@ -1,7 +1,8 @@
 // Draws the visible part. What is narrower than a pixel is merged, so that the cost follows the width of the page.
 const canvases = Object.fromEntries(["overview", "axis", "plot"].map((name) => [name, document.getElementById(name)]));
 const rowsBox = document.getElementById("rows");
-const HAND_OVERS = 300;    // more lines than this would be a grey area
+const HAND_OVERS = 300;    // more lines than this, or than one for some pixels, would be a grey area
+const APART = 3;
 const WIDE = 30;           // pixels that a word needs
 let pending = false, chosen = null, pointed = null;
 
@@ -41,7 +42,9 @@ function draw() {
 function layout() {
   const width = document.getElementById("chart").clientWidth, room = rowsBox.clientHeight;
   if (width === view.width && room === view.room) return;
-  Object.assign(view, { width, room });
+  const gutter = width < NARROW ? NAMES_WIDTH / 2 : NAMES_WIDTH;
+  Object.assign(view, { width, room, gutter });
+  document.documentElement.style.setProperty("--names", `${gutter}px`);
   document.getElementById("tall").style.height = `${arrange(room)}px`;
   drawLabels();
 }
@@ -62,7 +65,7 @@ function fill(context, spans, y, height, look, wide) {
     column = -1;
   };
   for (const place of spans.within(view.from, view.to)) {
-    const left = Math.max(xOf(spans.from(place)), GUTTER), right = Math.min(xOf(spans.to(place)), view.width - RIGHT);
+    const left = Math.max(xOf(spans.from(place)), view.gutter), right = Math.min(xOf(spans.to(place)), view.width - RIGHT);
     const width = right - left, colour = look(place);
     if (width >= 1.5) {
       flush();
@@ -161,7 +164,7 @@ function drawRows(context) {
 
 function drawMark(context, [at, type], height) {
   const x = Math.round(xOf(at));
-  if (x < GUTTER || x > view.width) return;
+  if (x < view.gutter || x > view.width) return;
   context.fillStyle = type === "epoch" || type === "gap" || type === "silent" ? theme.ink.blocked : theme.ink.faint;
   context.globalAlpha = 0.5;
   for (let y = 0; y < height; y += 6) context.fillRect(x, y, 1, 3);
@@ -171,15 +174,15 @@ function drawMark(context, [at, type], height) {
 // From the end of a job's turn to the beginning of the next job's.
 function drawHandOvers(context, group, top) {
   const rowOf = new Map(group.rows.map((row) => [row.name, row]));
-  const visible = [];
+  const visible = [], most = Math.min(HAND_OVERS, plotWidth() / APART);
   let before = -1;
   for (const place of group.turns.within(view.from, view.to)) {
     if (before >= 0 && group.turns.text("job", before) !== group.turns.text("job", place)) visible.push([before, place]);
-    if (visible.length > HAND_OVERS) return;
+    if (visible.length > most) return;
     before = place;
   }
   context.strokeStyle = theme.ink.hand;
-  context.globalAlpha = visible.length > HAND_OVERS / 4 ? 0.3 : 0.6;
+  context.globalAlpha = visible.length > most / 4 ? 0.3 : 0.6;
   context.lineWidth = 1.2;
   context.beginPath();
   for (const [left, right] of visible) {
@@ -200,8 +203,8 @@ function drawHandOvers(context, group, top) {
 
 function outline(context, item, colour, top) {
   if (!item) return;
-  const left = Math.max(xOf(item.spans.from(item.place)), GUTTER), right = Math.min(xOf(item.spans.to(item.place)), view.width - RIGHT);
-  if (right < GUTTER || left > view.width - RIGHT) return;
+  const left = Math.max(xOf(item.spans.from(item.place)), view.gutter), right = Math.min(xOf(item.spans.to(item.place)), view.width - RIGHT);
+  if (right < view.gutter || left > view.width - RIGHT) return;
   const thin = { condition: [1, 6], wait: [item.row.height / 2 - 4, 8] }[item.spans.kind];
   const [shift, height] = thin || [item.row.inset, item.row.bar];
   context.strokeStyle = colour;
@@ -215,7 +218,7 @@ function drawAxis(context) {
   context.textAlign = "center";
   for (const at of found) {
     const x = xOf(at);
-    if (x > GUTTER + 20 && x < view.width - 24) context.fillText(clock(at, step), x, 14);
+    if (x > view.gutter + 20 && x < view.width - 24) context.fillText(clock(at, step), x, 14);
     context.fillRect(Math.round(x), 22, 1, 4);
   }
   context.textAlign = "left";

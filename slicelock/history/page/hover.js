@@ -5,7 +5,7 @@ const NEAR = 4;             // pixels beside a thin span that still mean it
 function itemAt(x, y) {
   const at = y + rowsBox.scrollTop;
   const row = rows.find((one) => at >= one.y && at < one.y + one.height);
-  if (!row || x < GUTTER) return null;
+  if (!row || x < view.gutter) return null;
   const slack = (view.to - view.from) / plotWidth() * NEAR, time = timeOf(x);
   const layers = row.kind === "slice" && at - row.y < 7 ? [row.layers[2], ...row.layers.slice(0, 2)] : [...row.layers].reverse();
   let best = null, least = Infinity;

@@ -45,7 +45,7 @@ function visit(request, slice) {
   look(from - margin, to + margin);
   draw();
   const box = plot.getBoundingClientRect();
-  choose(item, box.left + Math.max(xOf(item.spans.from(item.place)), GUTTER), box.top + item.row.y - rowsBox.scrollTop + item.row.height - 12);
+  choose(item, box.left + Math.max(xOf(item.spans.from(item.place)), view.gutter), box.top + item.row.y - rowsBox.scrollTop + item.row.height - 12);
   document.querySelectorAll("button.wait").forEach((one) => one.classList.toggle("chosen", one.dataset.request === request));
 }
 
@@ -61,7 +61,7 @@ const spot = (event, element) => { const box = element.getBoundingClientRect(); 
 
 plot.addEventListener("wheel", (event) => {
   const [x] = spot(event, plot);
-  if (x < GUTTER && !event.ctrlKey) return;      // over the names, rows scroll
+  if (x < view.gutter && !event.ctrlKey) return;      // over the names, rows scroll
   event.preventDefault();
   if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move((event.deltaX || event.deltaY) / plotWidth());
   else zoom(Math.exp(Math.max(Math.min(event.deltaY, 300), -300) * 0.0025), x);
@@ -111,7 +111,7 @@ plot.addEventListener("pointerleave", () => { pointed = null; if (!chosen) tip.h
 plot.addEventListener("dblclick", () => { unpin(); look(0, END); });
 
 // The strip at the top: a drag chooses a part, a click goes there.
-const overall = (x) => Math.min(Math.max((x - GUTTER) / plotWidth(), 0), 1) * END;
+const overall = (x) => Math.min(Math.max((x - view.gutter) / plotWidth(), 0), 1) * END;
 let chosenFrom = null;
 overview.addEventListener("pointerdown", (event) => { chosenFrom = spot(event, overview)[0]; overview.setPointerCapture(event.pointerId); });
 overview.addEventListener("pointermove", (event) => {

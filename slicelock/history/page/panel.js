@@ -76,7 +76,7 @@ function sliceFigures(one) {
   const idle = Object.entries(one.idle_waiting).map(([why, seconds]) => `${why} ${duration(seconds * 1000)}`).join(", ");
   const facts = [
     Object.entries(one.phases).map(([phase, share]) => `${phase} ${percent(share)}`).join(", "),
-    `${one.switches} switches, ${duration(one.switching_s * 1000)}, ${size(one.bytes)}`,
+    one.switches ? `${one.switches} switch${one.switches === 1 ? "" : "es"}, ${duration(one.switching_s * 1000)}, ${size(one.bytes)}` : "no switch",
     one.utilisation === null ? "" : `devices ${Math.round(one.utilisation)} % busy`,
     idle ? `idle while somebody waited: ${idle}` : "",
   ].filter(Boolean);

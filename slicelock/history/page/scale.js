@@ -1,10 +1,11 @@
 // Which part of the time is visible, and where it is on the page.
-const GUTTER = 190, RIGHT = 14, SHORTEST = 4;
-const view = { from: 0, to: END, width: 0, room: 0 };
+const RIGHT = 14, SHORTEST = 4;
+const NAMES_WIDTH = 190, NARROW = 600;     // of names beside the rows; pages below get half
+const view = { from: 0, to: END, width: 0, room: 0, gutter: NAMES_WIDTH };
 
-const plotWidth = () => Math.max(view.width - GUTTER - RIGHT, 10);
-const xOf = (time) => GUTTER + (time - view.from) / (view.to - view.from) * plotWidth();
-const timeOf = (x) => view.from + (x - GUTTER) / plotWidth() * (view.to - view.from);
+const plotWidth = () => Math.max(view.width - view.gutter - RIGHT, 10);
+const xOf = (time) => view.gutter + (time - view.from) / (view.to - view.from) * plotWidth();
+const timeOf = (x) => view.from + (x - view.gutter) / plotWidth() * (view.to - view.from);
 
 // Show from one time to another: at least some ms, and nothing outside of what there is.
 function look(from, to) {
@@ -15,7 +16,7 @@ function look(from, to) {
   redraw();
 }
 
-function zoom(factor, x = GUTTER + plotWidth() / 2) {
+function zoom(factor, x = view.gutter + plotWidth() / 2) {
   const at = Math.min(Math.max(timeOf(x), view.from), view.to);
   look(at - (at - view.from) * factor, at + (view.to - at) * factor);
 }
