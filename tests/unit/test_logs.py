@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 
 import pytest
+from slicelock_agent.result import VERBS, Result
 
 from slicelock.errors import LeaseLost
 from slicelock.logs import JsonFormatter, Line, LogFormat, LogLevel, formatter, set_up
+from slicelock.protocol.ledger import Part, Who, Wish
+from slicelock.protocol.notes import note
+from tests.support.docs import ROOT
 
 
 def record(message: object, *args: object, trouble: bool = False) -> logging.LogRecord:
@@ -86,3 +91,48 @@ def test_nothing_that_a_terminal_would_obey_gets_into_a_line() -> None:
 def test_an_exception_keeps_its_lines() -> None:
     lines = formatter("x", LogFormat.TEXT).format(record("failed", trouble=True)).splitlines()
     assert lines[:2] == ["x: failed", "Traceback (most recent call last):"]
+
+
+# ---------------------------------------------------------------- the page about them
+
+PAGE = (ROOT / "docs/reference/logs.md").read_text(encoding="utf-8")
+
+
+def test_the_page_names_every_transition() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "slicelock/protocol").glob("*.py"))
+    words = [
+        word for call in re.findall(r"\bnote\(([^)]*)", source) for word in re.findall(r'"([a-z ]+)"', call)
+    ]
+    assert sorted(words) == ["given back", "held", "lost", "yielded"]
+    for word in (*words, "ready", *(f"failed to {verb}" for verb in VERBS.values())):
+        assert f"| `{word}` |" in PAGE, word
+
+
+def test_the_pages_examples_are_lines_as_they_are_written() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith(("slicelock: ", "slicelock-agent: "))]
+    assert len(lines) == 3
+    for line in lines:
+        program, _, rest = line.partition(": ")
+        word, *facts = rest.split(" ")
+        made = Line(word, **dict(one.split("=", 1) for one in facts))
+        assert formatter(program, LogFormat.TEXT).format(record(made)) == line
+    [told] = [json.loads(line) for line in PAGE.splitlines() if line.startswith('{"time"')]
+    word, facts = told["message"], {name: told[name] for name in list(told)[4:]}
+    again = json.loads(JsonFormatter(told["program"]).format(record(Line(word, **facts))))
+    assert list(again) == list(told) and again | {"time": told["time"]} == told
+
+
+def test_the_page_names_every_fact(caplog: pytest.LogCaptureFixture) -> None:
+    part, who = (
+        Part(Wish(("s",), "main", "train"), "r", 1, fences={"s": 7}),
+        Who("r", "j", "0", 1, "p", 0, 1, 1, 1),
+    )
+    with caplog.at_level(logging.INFO):
+        note("held", who, part, waited_s=1.0, moved=True)
+        note("yielded", who, part, waiters=1)
+        note("lost", who, part, outcome="expired", reason="why")
+        Result("s", 1, "FAILED", "r", "evict", "why", bytes=1, seconds=1.0).log("r", "j")
+    lines = [one.msg for one in caplog.records]
+    assert len(lines) == 4
+    for fact in {fact for line in lines for fact in line.facts}:
+        assert f"`{fact}`" in PAGE, fact
