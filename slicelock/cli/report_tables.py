@@ -140,7 +140,7 @@ def slices(those: Iterable[SliceFigures]) -> Table:
         made.add_row(
             one.slice,
             f"{one.duty:.0%}",
-            parts(one.phases),
+            shares(one.phases),
             "-" if one.utilisation is None else f"{one.utilisation:.0f} %",
             switches(one.switches, one.switching_s, one.bytes),
             seconds_by(one.idle_waiting),
@@ -162,9 +162,9 @@ def longest(waits: Iterable[LongWait], cut_at: int = 0) -> Table:
     return made
 
 
-def parts(shares: Mapping[str, float]) -> str:
+def shares(by_name: Mapping[str, float]) -> str:
     """Shares by name."""
-    return ", ".join(f"{name} {part:.0%}" for name, part in shares.items()) or "-"
+    return ", ".join(f"{name} {share:.0%}" for name, share in by_name.items()) or "-"
 
 
 def seconds_by(lengths: Mapping[str, float]) -> str:

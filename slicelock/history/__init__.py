@@ -1,7 +1,7 @@
 """What has happened in a pool, from its events: turns, waits, switches, and figures about them. Pure."""
 
+from slicelock.history.episodes import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
 from slicelock.history.fold import History, SliceHistory
-from slicelock.history.parts import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
 from slicelock.history.strip import Block, strip
 
 __all__ = [

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from slicelock.history.episodes import Switch, Turn, Wait
 from slicelock.history.fold import History, SliceHistory
-from slicelock.history.parts import Switch, Turn, Wait
 from slicelock.history.sweep import Span, Window, sweep
 
 OWN = "its own switch"

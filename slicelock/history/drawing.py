@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from slicelock.history.episodes import Condition, Done, Switch, Turn, Wait
 from slicelock.history.fold import History, SliceHistory
-from slicelock.history.parts import Condition, Done, Switch, Turn, Wait
 from slicelock.history.report import Report
 from slicelock.history.sweep import Window
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from slicelock.events import GAP, Event
-from slicelock.history.parts import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
+from slicelock.history.episodes import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
 from slicelock.history.sweep import Window
 
 CONDITIONS = {"drain": "draining"}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slicelock import estimate
+from slicelock.history.episodes import Switch, Turn, Wait
 from slicelock.history.fold import History
-from slicelock.history.parts import Switch, Turn, Wait
 from slicelock.history.savings import Savings
 from slicelock.history.sweep import Span, Window, sweep
 from slicelock.percentile import percentile

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from slicelock.history.episodes import Condition, Switch, Turn, Wait
 from slicelock.history.fold import History, SliceHistory
-from slicelock.history.parts import Condition, Switch, Turn, Wait
 from slicelock.history.report import Report
 from slicelock.history.sweep import Window
 

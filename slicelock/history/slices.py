@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 
 from slicelock.history.causes import causes
+from slicelock.history.episodes import Switch, Wait
 from slicelock.history.fold import History, SliceHistory
-from slicelock.history.parts import Switch, Wait
 from slicelock.history.sweep import Span, Window, sweep
 
 LONGEST = 5

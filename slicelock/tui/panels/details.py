@@ -17,7 +17,7 @@ from slicelock.tui.panels.scene import Scene
 from slicelock.words import duration, gb
 
 BAR = 14
-LEAST = 2  # lines of a part: its heading and one more
+LEAST = 2  # lines of a section: its heading and one more
 EVENT_STYLES = {
     **dict.fromkeys(("failed", "blocked", "silent", "gap"), "red"),
     **dict.fromkeys(("switching", "requeued", "epoch", "clock", "kept"), "yellow"),
@@ -26,7 +26,7 @@ EVENT_STYLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Section:
     """Some lines under a heading; `needed`: also where there is little room."""
 
     heading: str
@@ -45,12 +45,12 @@ def details(scene: Scene, width: int, height: int, *, whole: bool) -> list[Text]
         lines.append(label.append_text(strips.draw(scene, one.name, width - label.cell_len - 1)))
     lines += [*owner(scene, one), *switch(scene, one)]
     room = height - len(lines)
-    waiting = Part("waiting", queue(scene, one, width))
+    waiting = Section("waiting", queue(scene, one, width))
     space = max(LEAST, room - len(waiting.lines) - 2)
-    where = Part("nodes", nodes.nodes(scene, one, width, space))
-    happened = Part("last events", list(history(scene, one, width, room)), needed=False)
-    parts = [part for part in (waiting, where, happened) if part.lines]
-    return [cut(line, width) for line in (*lines, *fitted(parts, room, scene.pen))][:height]
+    where = Section("nodes", nodes.nodes(scene, one, width, space))
+    happened = Section("last events", list(history(scene, one, width, room)), needed=False)
+    sections = [one for one in (waiting, where, happened) if one.lines]
+    return [cut(line, width) for line in (*lines, *fitted(sections, room, scene.pen))][:height]
 
 
 def title(one: SliceView, pen: Pen) -> Text:
@@ -167,22 +167,22 @@ def told(event: Event) -> Iterator[str]:
             yield value
 
 
-def fitted(parts: list[Part], room: int, pen: Pen) -> list[Text]:
-    """Parts in the lines that there are: each that must be seen gets one, then those before others get the
+def fitted(sections: list[Section], room: int, pen: Pen) -> list[Text]:
+    """Sections in the lines that there are: each that must be seen gets one, then those before others get the
     rest."""
-    least = [LEAST if part.needed else 0 for part in parts]
+    least = [LEAST if section.needed else 0 for section in sections]
     left, lines = room - sum(least), list[Text]()
-    for part, few in zip(parts, least, strict=True):
-        more = max(min(left, len(part.lines) + 1 - few), 0)
+    for section, few in zip(sections, least, strict=True):
+        more = max(min(left, len(section.lines) + 1 - few), 0)
         left -= more
-        lines += shortened(part, few + more, pen) if few + more >= LEAST else []
+        lines += shortened(section, few + more, pen) if few + more >= LEAST else []
     return lines[: max(room, 0)]
 
 
-def shortened(part: Part, room: int, pen: Pen) -> list[Text]:
-    """A part in `room` lines, heading included."""
-    lines = [Text(f"  {part.heading.upper()}", style="dim bold"), *part.lines]
-    if len(lines) <= room or not part.needed or room <= LEAST:
+def shortened(section: Section, room: int, pen: Pen) -> list[Text]:
+    """A section in `room` lines, heading included."""
+    lines = [Text(f"  {section.heading.upper()}", style="dim bold"), *section.lines]
+    if len(lines) <= room or not section.needed or room <= LEAST:
         return lines[:room]
     hidden = len(lines) - room + 1
     return [*lines[: room - 1], Text(f"     {pen.glyphs.more} and {hidden} more", style="dim")]

@@ -31,7 +31,7 @@ def frame(view: View, now_s: float, pen: Pen, width: int, height: int) -> list[T
         lines = dialogs.over(lines, dialogs.question(view.question, pen, width), room)
     lines = [cut(line, width) for line in lines] + [Text()] * (room - len(lines))
     top = [head.title(scene, width), head.totals(scene, width), head.notice(scene, width)]
-    return [*top, *lines, head.keys(scene, width)]
+    return [*top, *lines, head.key_hints(scene, width)]
 
 
 def body(scene: Scene, width: int, height: int) -> list[Text]:

@@ -84,7 +84,7 @@ def notice(scene: Scene, width: int) -> Text:
     return text
 
 
-def keys(scene: Scene, width: int) -> Text:
+def key_hints(scene: Scene, width: int) -> Text:
     """The keys that do something now."""
     made = Text(" ")
     for name, what in _keys(scene):
