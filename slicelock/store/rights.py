@@ -9,7 +9,7 @@ from typing import Any, cast
 from slicelock.keys import Keys
 
 Call = tuple[str, ...]
-TURNING = ("SET", "DEL", "ZADD", "ZREM", "SADD", "XADD", "PUBLISH")
+TURNING = ("SET", "DEL", "ZADD", "ZREM", "SADD", "XADD", "PUBLISH", "SUBSCRIBE")
 """What a client may do beyond looking."""
 
 
@@ -20,10 +20,9 @@ def calls_of(keys: Keys) -> dict[str, list[Call]]:
         ("GET", keys.meta),
         ("SMEMBERS", keys.slices),
         ("ZRANGE", keys.deadlines, "0", "0"),
-        ("SUBSCRIBE", channel),
         ("TIME",),
     ]
-    turning: list[Call] = [
+    changing: list[Call] = [
         ("SET", run, "x"),
         ("DEL", run),
         ("ZADD", keys.deadlines, "1", "x"),
@@ -32,6 +31,7 @@ def calls_of(keys: Keys) -> dict[str, list[Call]]:
         ("XADD", keys.events, "*", "f", "v"),
         ("PUBLISH", channel, "x"),
     ]
+    turning: list[Call] = [*changing, ("SUBSCRIBE", channel)]
     return {
         "viewer": [*looking, ("XRANGE", keys.events, "-", "+"), ("XREAD", "STREAMS", keys.events, "0")],
         "client": [*looking, *turning],
@@ -42,7 +42,7 @@ def calls_of(keys: Keys) -> dict[str, list[Call]]:
             ("SADD", keys.slices, "x"),
             ("SADD", keys.nodes, "x"),
         ],
-        "operator": [*looking, *turning, ("SREM", keys.slices, "x"), ("SREM", keys.nodes, "x")],
+        "operator": [*looking, *changing, ("SREM", keys.slices, "x"), ("SREM", keys.nodes, "x")],
     }
 
 

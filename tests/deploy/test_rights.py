@@ -11,16 +11,25 @@ import redis
 from slicelock import scripts, wire
 from slicelock.keys import Keys
 from slicelock.store.failures import RIGHTS
-from tests.support.guarded import USERS, Guarded
+from tests.support.guarded import DEPLOY, USERS, Guarded
+from tests.support.world import World
 
 CLIENT = (wire.Acquire, wire.Renew, wire.Yield, wire.Cancel, wire.Register, wire.Status)
 SCRIPTS = {
     "client": CLIENT,
-    "agent": (*CLIENT, wire.Beat, wire.Declare),
+    "agent": (wire.Acquire, wire.Yield, wire.Cancel, wire.Status, wire.Beat, wire.Declare),
     "operator": (wire.Declare, wire.Forget, wire.Drain, wire.Revoke, wire.Status),
     "viewer": (wire.Status,),
 }
-READS = {"GET", "SMEMBERS", "SCARD", "ZRANGE", "ZRANGEBYSCORE", "ZCARD", "ZCOUNT", "ZRANK", "ZSCORE"}
+BESIDE = {
+    "client": "subscribe ping publish wait select",  # ping: a subscription's watchdog; select: /1 in a URL
+    "agent": "subscribe ping select",
+    "operator": "xrange xrevrange xread config|get acl|whoami select",  # events, and the doctor
+    "viewer": "xrange xrevrange xread select",
+}
+"""What each user calls beside its scripts, and the opening of a connection (info, client|setname)."""
+READS = {"GET", "SMEMBERS", "ZCARD", "ZRANGE", "ZRANK", "ZSCORE"}
+"""What `status` reaches of the text that it shares with others; a test below looks."""
 KEYS = Keys("p")
 NAMED = ("slice", "ready", "queue", "node", "run", "procs", "process", "gone", "request")
 WAYS = {"record": "GET", "write": "SET", "erase": "DEL"}
@@ -75,6 +84,46 @@ def test_every_call_of_its_scripts_is_allowed(admin: redis.Redis, user: str) -> 
             continue  # parts of the shared text that `status` never reaches
         given = keyless.get(command, (key or KEYS.request("x"), *ARGUMENTS.get(command, ())))
         assert allowed(admin, user, command, *given), f"{user} may not {command} {given}"
+
+
+def granted(user: str) -> tuple[set[str], set[str]]:
+    """The commands and the kinds of keys that the ACL file gives a user."""
+    text = (DEPLOY / "redis/users.acl").read_text()
+    [rules] = re.findall(rf"^user {user} (.*\n(?:  .*\n)*)", text, re.MULTILINE)
+    return set(re.findall(r"\+([\w|]+)", rules)), set(re.findall(r"~slicelock:\{\*\}:(\w+)", rules))
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_nothing_is_granted_that_is_not_used(user: str) -> None:
+    called = {call for command in SCRIPTS[user] for call in calls(scripts.load(command.script).text)}
+    commands = {command for command, _ in called}
+    used = {"evalsha", "eval", "info", "client|setname", *BESIDE[user].split()}
+    used |= {one.lower() for one in (READS | {"TIME"} if user == "viewer" else commands)}
+    allowed, kinds = granted(user)
+    assert len(allowed) > 10
+    assert allowed - used == set()
+    named = {key.removeprefix(KEYS.prefix).partition(":")[0] for _, key in called}
+    assert kinds - named - {"events"} == set()  # a script puts the name of the stream into a list
+
+
+def test_a_viewer_may_read_no_more_than_status_does(world: World) -> None:
+    """With everything there is to show: waiting, gathering, blocked, draining; and reasons for all of it."""
+    world.declare("a", "n1")
+    world.declare("b", "n2")
+    world.declare("plain")
+    world.serve()
+    world.member("r1").hold("a")
+    for run in ("r2", "r3"):
+        world.member(run).ask("a")
+    world.member("r4", of=2).ask("a", "plain")
+    world.run(wire.Drain("b", True, "disk"))
+    world.member("r5").ask("b")
+    world.client.config_resetstat()
+    world.run(wire.Status())
+    world.run(wire.Status("a", 1))
+    beside = {"evalsha", "eval", "time", "info", "config|resetstat"}
+    reached = {name.removeprefix("cmdstat_") for name in world.client.info("commandstats")} - beside
+    assert reached == {name.lower() for name in READS}
 
 
 OTHERS = (
