@@ -1,5 +1,6 @@
 -- What every mutating script does first: check the schema, advance pool time, reap. Rules that it needs are included before it.
 --- @include "chapters"
+--- @include "turn_page"
 raw = read_time()
 now = num(raw)
 meta = record('meta') or {}

@@ -24,3 +24,4 @@ function rules.block_eviction(s, node, run, reason)
   rules.block(s, node, { kind = 'evict', run = run, reason = reason, tries = tries, ['until'] = num(pool + wait) })
   due('retry|' .. s, pool + wait)
 end
+--- @include "failed"

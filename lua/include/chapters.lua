@@ -1,13 +1,10 @@
--- The rules that a script has not included itself: a chapter of them is defined when the first of its rules is asked for,
--- since defining a function costs as much as running a small one.
+-- Rules that a script does not include itself: a chapter is defined when one of its rules is asked for, since it costs time.
 local function when_somebody_waits()
 --- @include "free"
 --- @include "start"
 --- @include "queue"
 --- @include "waiters"
 --- @include "look"
---- @include "answer"
---- @include "answer_not_held"
 end
 
 local function when_something_ends()
@@ -19,12 +16,15 @@ local function when_something_ends()
 --- @include "done"
 end
 
+local function when_somebody_asks()
+--- @include "answer"
+--- @include "answer_not_held"
+end
+
 local function seldom()
 --- @include "keep"
 --- @include "block"
 --- @include "exit"
---- @include "settle"
 --- @include "new_epoch"
 --- @include "reap"
 end
---- @include "turn_page"

@@ -12,3 +12,5 @@ function on_failure.restore(s, _, id, result)
 end
 
 function on_failure.refused(_, _, id, result) rules.finish(id, 'failed', result.reason) end
+
+function rules.switch_failed(s, node, id, result) on_failure[result.what](s, node, id, result) end

@@ -18,3 +18,4 @@ function rules.new_epoch(life)
   event('epoch', 'epoch', epoch, 'run_id', life)
   for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do rules.unsettle(s) end
 end
+--- @include "settle"

@@ -1,5 +1,4 @@
 -- Results of switches, as a node reports them.
---- @include "failed"
 local function take_result(node, result)
   local s, S = result.slice, record('slice', result.slice)
   if not serves(s, node) or S.settling or S.state ~= 'switching' or tonumber(S.fence) ~= result.fence then return 'STALE' end
@@ -7,7 +6,7 @@ local function take_result(node, result)
   request_event(result.outcome == 'READY' and 'ready' or 'failed', record('request', id), 'slice', s, 'node', node,
     'fence', S.fence, 'reason', result.reason, 'bytes', num(result.bytes or 0), 'seconds', tostring(result.seconds or 0),
     'steps', result.steps and cjson.encode(result.steps), 'busy', result.busy and tostring(result.busy))
-  if result.outcome ~= 'READY' then on_failure[result.what](s, node, id, result); return 'OK' end
+  if result.outcome ~= 'READY' then rules.switch_failed(s, node, id, result); return 'OK' end
   redis.call('SADD', key('ready', s), node)
   if S['tries:' .. node] then write('slice', s, { ['tries:' .. node] = false }) end
   if result.moved then write('request', id, { moved = '1' }) end

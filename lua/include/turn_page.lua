@@ -1,5 +1,5 @@
 -- Opens the next chapter when a rule is not defined yet.
-local unread = { when_somebody_waits, when_something_ends, seldom }
+local unread = { when_somebody_waits, when_something_ends, when_somebody_asks, seldom }
 
 local function turn_page(_, name)
   local define = table.remove(unread, 1)
