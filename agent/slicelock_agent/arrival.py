@@ -35,9 +35,9 @@ def possible(at: Station, wanted: Wanted) -> bool:
     return stay.hooked and bool(stay.bytes) and not at.accelerator.room_for(subject, stay.bytes + MARGIN)
 
 
-def page(at: Station, wanted: Wanted, leaving: str) -> Layout | None:
-    """The page over which the wanted run fills what the leaving one frees; None when they must come one after
-    the other: only hooks that say so exchange a device, and only those of one user.
+def exchange_layout(at: Station, wanted: Wanted, leaving: str) -> Layout | None:
+    """The layout over which the wanted run fills what the leaving one frees; None when they must come one
+    after the other: only hooks that say so exchange a device, and only those of one user.
     """
     stay, ways = at.page.stays.get(wanted.run), wanted.ways or at.ways
     if at.accelerator.exclusive or stay is None or stay.state is not RunState.SAVED or stay.image:
@@ -57,7 +57,7 @@ def page(at: Station, wanted: Wanted, leaving: str) -> Layout | None:
 
 
 class Arrival:
-    """The early return of one run, perhaps over a page. It goes on only when the devices are free of the
+    """The early return of one run, perhaps over a layout. It goes on only when the devices are free of the
     other.
     """
 

@@ -15,7 +15,9 @@ PREFIX = "page-"
 
 
 class Layout:
-    """One page, to be found by the processes of one user that get a command for it."""
+    """The shared page of one exchange, laid out for the processes of one user that get a command for it:
+    which blocks the leaving run has freed, which the coming one may fill. Not the journal's page of a slice.
+    """
 
     def __init__(
         self, name: str, free: Mapping[str, int], margin: int, pids: Collection[int], user: int

@@ -270,23 +270,23 @@ class Switcher:
         wanted = self.wanted
         other = wanted.run != action.run
         beside = other and arrival.possible(self.at, wanted)
-        page = arrival.page(self.at, wanted, action.run) if other and not beside else None
-        back = arrival.Arrival(self.at, wanted.run, wanted.fence, page) if beside or page else None
+        layout = arrival.exchange_layout(self.at, wanted, action.run) if other and not beside else None
+        back = arrival.Arrival(self.at, wanted.run, wanted.fence, layout) if beside or layout else None
         left = Outcome(False)
         try:
-            left = await self._evict(action.run, page)
+            left = await self._evict(action.run, layout)
         finally:
             came = await back.end(cleared=left.free) if back else Outcome(True)
-            if page:
-                page.close()
+            if layout:
+                layout.close()
         self._settle(Action(Step.RESTORE, wanted.run), came)
         if came.free:
             self._settle(action, left)
 
-    async def _evict(self, run: str, page: Layout | None) -> Outcome:
+    async def _evict(self, run: str, layout: Layout | None) -> Outcome:
         ways = self.wanted.ways or self.at.ways
         empties = self.at.empties(self.wanted)
-        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties, layout=page)
+        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties, layout=layout)
         return await eviction.attempt(ways)
 
     async def _reload(self, run: str) -> Outcome:
