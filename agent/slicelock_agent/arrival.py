@@ -11,9 +11,9 @@ from dataclasses import replace
 from slicelock.errors import SnapshotFailed
 from slicelock.states import RunState
 from slicelock_agent import exchanges, loading
-from slicelock_agent.eviction import Outcome
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Wanted
+from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 
 log = logging.getLogger("slicelock_agent")
@@ -73,7 +73,7 @@ class Arrival:
         """
         try:
             brought = await self._task
-            if brought.free and self._outside:
+            if brought.done and self._outside:
                 return await self._finish(brought, cleared)
         except Exception:
             log.exception("run %s could not be brought back early", self._run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from slicelock.errors import AgentError, SnapshotFailed
 from slicelock.states import RunState
@@ -13,6 +13,7 @@ from slicelock_agent import processes
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Stay
+from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
 
@@ -21,20 +22,6 @@ log = logging.getLogger("slicelock_agent")
 LOOKS = 3
 """How often processes may appear while a run is being locked before that counts as a failure."""
 KILL_PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an attempt ended: the devices are free of the run, or not and why.
-
-    `recalled`: it is not wanted any more. `kept`: nothing is lost, it can be tried again.
-    """
-
-    free: bool
-    bytes: int = 0
-    reason: str = ""
-    recalled: bool = False
-    kept: bool = False
 
 
 class Eviction:

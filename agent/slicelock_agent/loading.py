@@ -8,9 +8,9 @@ from dataclasses import replace
 from slicelock.errors import AgentError
 from slicelock.states import RunState
 from slicelock_agent.backends.base import Report, Subject, Truth
-from slicelock_agent.eviction import Outcome
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.reconcile import Stay
+from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
 
@@ -20,13 +20,13 @@ SECOND_LOOK_S = 0.2
 
 
 async def restore(at: Station, run: str, fence: int) -> Outcome:
-    """Have a saved run on the devices again. Not `free`: it is lost, or still saved where `kept` says so."""
+    """Have a saved run on the devices again. Not `done`: it is lost, or still saved where `kept` says so."""
     brought = await fetch(at, run, fence)
-    return await release(at, run, fence, brought) if brought.free else brought
+    return await release(at, run, fence, brought) if brought.done else brought
 
 
 async def fetch(at: Station, run: str, fence: int) -> Outcome:
-    """Have a saved run on the devices, but not let it go on yet. Not `free`: as `restore` says."""
+    """Have a saved run on the devices, but not let it go on yet. Not `done`: as `restore` says."""
     stay = at.page.stays[run]
     subject = at.subject(run, fence, stay.image)
     if stay.image and (why := at.accelerator.room_for(subject)):
@@ -46,7 +46,7 @@ async def fetch(at: Station, run: str, fence: int) -> Outcome:
 
 
 async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcome:
-    """Let a run go on that has been fetched. Not `free`: what has become of it is to be found out."""
+    """Let a run go on that has been fetched. Not `done`: what has become of it is to be found out."""
     stay = at.page.stays[run]
     if stay.image:
         subject = at.subject(run, fence, stay.image)
@@ -90,7 +90,7 @@ async def lose(at: Station, stay: Stay) -> None:
 async def reload(
     at: Station, run: str, fence: int, recalled: asyncio.Event, layout: Layout | None = None
 ) -> Outcome:
-    """Have the run's hooks reload what they offloaded; not `free`: they did not."""
+    """Have the run's hooks reload what they offloaded; not `done`: they did not."""
     subject = replace(await at.hooked(run, fence), layout=layout)
     used = at.used
     report = await unless(recalled, at.hooks.restore(subject, at.hook_deadline))

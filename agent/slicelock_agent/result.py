@@ -1,4 +1,4 @@
-"""How a switch has ended on this node."""
+"""How one attempt of a switch has ended on this node, and how the whole switch has."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ log = logging.getLogger("slicelock_agent")
 
 VERBS = {"evict": "switch", "restore": "restore", "refused": "admit"}
 """What has failed, in words. What can be tried again is told as an eviction, whatever it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt to evict a run or to bring it back ended: it is `done`, or not and why.
+
+    `recalled`: it is not wanted any more. `kept`: nothing is lost, it can be tried again.
+    """
+
+    done: bool
+    bytes: int = 0
+    reason: str = ""
+    recalled: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

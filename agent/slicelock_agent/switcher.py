@@ -16,7 +16,7 @@ from slicelock.logs import Line
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
 from slicelock_agent.clocked import Busy
-from slicelock_agent.eviction import Eviction, Outcome
+from slicelock_agent.eviction import Eviction
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
 from slicelock_agent.reconcile import (
@@ -30,7 +30,7 @@ from slicelock_agent.reconcile import (
     Wanted,
     next_action,
 )
-from slicelock_agent.result import Result
+from slicelock_agent.result import Outcome, Result
 from slicelock_agent.station import Station
 
 log = logging.getLogger("slicelock_agent")
@@ -276,11 +276,11 @@ class Switcher:
         try:
             left = await self._evict(action.run, layout)
         finally:
-            came = await back.end(cleared=left.free) if back else Outcome(True)
+            came = await back.end(cleared=left.done) if back else Outcome(True)
             if layout:
                 layout.close()
         self._settle(Action(Step.RESTORE, wanted.run), came)
-        if came.free:
+        if came.done:
             self._settle(action, left)
 
     async def _evict(self, run: str, layout: Layout | None) -> Outcome:
@@ -295,10 +295,10 @@ class Switcher:
 
     def _settle(self, action: Action, outcome: Outcome) -> None:
         self._bytes += outcome.bytes
-        self._moved |= outcome.bytes > 0 or (outcome.free and self._was_moved(action))
+        self._moved |= outcome.bytes > 0 or (outcome.done and self._was_moved(action))
         if outcome.kept:
             self._fail(Step.EVICT, "", outcome.reason)
-        elif not outcome.free and not outcome.recalled:
+        elif not outcome.done and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
 
     def _was_moved(self, action: Action) -> bool:
