@@ -120,8 +120,10 @@ class DeviceMemory:
                 return f"{uuid} is used by {', '.join(map(described, hogs))}, which no run has registered"
         return ""
 
-    async def settled(self, devices: Sequence[str], good: Callable[[], str], *, quick: bool = False) -> str:
-        """Wait until `good()` has nothing to say in two readings that agree; else the last it said.
+    async def settled(
+        self, devices: Sequence[str], why_not: Callable[[], str], *, quick: bool = False
+    ) -> str:
+        """Wait until `why_not()` has nothing to say in two readings that agree; else the last it said.
 
         `quick`: the process itself freed what is freed, and the driver has it when that returns; after a save
         from outside it lets go of the memory in its own time.
@@ -130,9 +132,9 @@ class DeviceMemory:
         deadline = Deadline.after(release / 10 if quick else release)
         pause = settle / 40 if quick else settle
         while True:
-            before, why = self._reading(devices), good()
+            before, why = self._reading(devices), why_not()
             await asyncio.sleep(pause)
-            why = why or good()
+            why = why or why_not()
             if not why and (before == self._reading(devices) or not deadline.left):
                 return ""
             if why and not deadline.left:
