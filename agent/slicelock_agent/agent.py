@@ -16,11 +16,11 @@ from slicelock.metrics import check_installed
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
 from slicelock_agent import backends, clocked, exchanges
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.introducing import identity_of, introduce
 from slicelock_agent.journal import Journal
 from slicelock_agent.mailbox import Mailbox

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Accelerator, Backend, Served, Subject, Target
 from slicelock_agent.clocked import Steps
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.journal import Page
 from slicelock_agent.processes import Presence
 from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted

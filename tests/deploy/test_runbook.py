@@ -18,7 +18,7 @@ PHRASES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.MULTILINE)
 SOURCES = (
     "eviction.py",
     "station.py",
-    "admission.py",
+    "host_budget.py",
     "backends/hooks.py",
     "backends/sim.py",
     "backends/cuda/backend.py",
@@ -45,7 +45,7 @@ def reasons() -> Iterator[str]:
             yield text_of(node.args[0])
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason":
             yield text_of(node.value)
-    for file, function in (("station.py", "hidden"), ("admission.py", "refusal")):
+    for file, function in (("station.py", "hidden"), ("host_budget.py", "refusal")):
         for found in ast.walk(ast.parse((AGENT / file).read_text())):
             if isinstance(found, ast.FunctionDef) and found.name == function:
                 yield from (

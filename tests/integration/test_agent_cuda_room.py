@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slicelock_agent.admission import HostBudget
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.processes import Found, Presence
 from slicelock_agent.reconcile import Wanted
 from slicelock_agent.registry import Process, Run

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from slicelock_agent import backends
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.agent import Agent
+from slicelock_agent.host_budget import HostBudget
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import BackendUnavailable

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from slicelock_agent import agent, backends, daemon
-from slicelock_agent.admission import HostBudget
+from slicelock_agent.host_budget import HostBudget
 
 from tests.support import gpu_rig
 from tests.support.fake_driver import VARIABLE, World

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import BackendContext
 from slicelock_agent.backends.cuda import CudaBackend
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.verbs import Patience
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.processes import Found, Presence
 from slicelock_agent.registry import Process
 

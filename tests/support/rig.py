@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from slicelock_agent import clocked
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Backend, BackendContext, Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.journal import Journal, Page
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder, Found, Presence

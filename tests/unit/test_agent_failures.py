@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slicelock_agent.admission import HostBudget
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.backends.sim import SimBackend
+from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.reconcile import Stay
 
 from slicelock.errors import AgentError
