@@ -15,7 +15,7 @@ Command = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A heartbeat: the call, and which turns it names (a part may be another turn's by the answer)."""
 
     call: Renew
@@ -34,7 +34,7 @@ class News:
     epoch: int = 0
 
 
-def beat(ledger: Ledger, answers: Sequence[Answer] = ()) -> Beat:
+def beat(ledger: Ledger, answers: Sequence[Answer] = ()) -> Heartbeat:
     """Everything that this process has, in one call."""
     who = ledger.who
     parts = [part for part in list(ledger.open_parts.values()) if part.asked]
@@ -44,7 +44,7 @@ def beat(ledger: Ledger, answers: Sequence[Answer] = ()) -> Beat:
         "answers": list(answers),
     }
     call = Renew(who.run, who.job, who.process, who.lease_ms, who.wait_ms, report)
-    return Beat(call, tuple((part, part.k) for part in parts), tuple(answers))
+    return Heartbeat(call, tuple((part, part.k) for part in parts), tuple(answers))
 
 
 def _described(part: Part, ledger: Ledger) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _described(part: Part, ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def absorb(ledger: Ledger, sent_beat: Beat, reply: RenewReply, sent: float) -> News:
+def absorb(ledger: Ledger, sent_beat: Heartbeat, reply: RenewReply, sent: float) -> News:
     """Take the answer in. `sent` is the monotonic time from before the call: a lease counts from there."""
     news = News(commands=list(reply.commands), epoch=reply.epoch)
     if not reply.registered:
