@@ -46,7 +46,7 @@ def acquire(ledger: Ledger, part: Part) -> Flow[None]:
         ledger.open(part)
         yield from _until_held(ledger, part)
     except GeneratorExit:
-        ledger.give_up(part, "the acquire was abandoned")
+        ledger.withdraw(part, "the acquire was abandoned")
         raise
     except BaseException as failure:
         yield from _withdraw(ledger, part, failure)
@@ -54,7 +54,7 @@ def acquire(ledger: Ledger, part: Part) -> Flow[None]:
 
 
 def _withdraw(ledger: Ledger, part: Part, failure: BaseException) -> Flow[None]:
-    cancel = ledger.give_up(part, f"{type(failure).__name__} in member {ledger.who.member}")
+    cancel = ledger.withdraw(part, f"{type(failure).__name__} in member {ledger.who.member}")
     if cancel is None:
         return
     try:

@@ -133,7 +133,7 @@ class Ledger:
         part.moved, part.agentless = reply.moved, reply.agentless
         part.fences = reply.fences
 
-    def give_up(self, part: Part, why: str) -> Cancel | None:
+    def withdraw(self, part: Part, why: str) -> Cancel | None:
         """The turn is not wanted any more; the call to tell it, which is kept until `delivered`."""
         self.close(part)
         if not part.asked:

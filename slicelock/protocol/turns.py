@@ -69,7 +69,7 @@ def abandon(ledger: Ledger, part: Part) -> None:
     if part.fences:
         ledger.keep(ledger.give_back(part))
     else:
-        ledger.give_up(part, "the acquire was abandoned")
+        ledger.withdraw(part, "the acquire was abandoned")
 
 
 def farewell(ledger: Ledger) -> Flow[None]:
