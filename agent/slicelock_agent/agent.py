@@ -19,7 +19,7 @@ from slicelock_agent import backends, clocked, exchanges
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
-from slicelock_agent.devices import DeviceLocks, accelerator_for, needed_by, resolved
+from slicelock_agent.devices import DeviceLocks, accelerator_for, in_words, resolved
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.introducing import identity_of, introduce
 from slicelock_agent.journal import Journal
@@ -199,7 +199,7 @@ class Agent:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; then let what is under way come to its end, and begin nothing."""
-        log.info("serving %s on node %s", needed_by(self._slices), self._settings.node)
+        log.info("serving %s on node %s", in_words(self._slices), self._settings.node)
         await stop.wait()
         switchers = self._pulse.switchers.values()
         for switcher in switchers:

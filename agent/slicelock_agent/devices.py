@@ -133,6 +133,6 @@ def _locked(path: Path, device: str) -> IO[str]:
     return file
 
 
-def needed_by(slices: Mapping[str, tuple[str, ...]]) -> str:
+def in_words(slices: Mapping[str, tuple[str, ...]]) -> str:
     """The slices and their devices in words, for the log."""
     return ", ".join(f"{name} ({', '.join(devices)})" for name, devices in slices.items())
