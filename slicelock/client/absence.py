@@ -54,7 +54,7 @@ class Absences:
 
 
 @contextmanager
-def settling(outcome: Future[None]) -> Generator[None]:
+def resolving(outcome: Future[None]) -> Generator[None]:
     """Tell all who wait for the outcome how the block ended."""
     try:
         yield

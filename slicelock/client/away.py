@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from slicelock.client.absence import Absence, settling
+from slicelock.client.absence import Absence, resolving
 from slicelock.client.block import refuse_generator
 from slicelock.client.turn import AsyncTurn, Turn, current
 from slicelock.errors import TurnError
@@ -69,7 +69,7 @@ class Away:
             self._return(left[0], left[1])
 
     def _leave(self, turn: Turn, absence: Absence) -> None:
-        with settling(absence.gone):
+        with resolving(absence.gone):
             if absence.before:
                 _await(absence.before)
             turn.leave(self._phase)
@@ -78,7 +78,7 @@ class Away:
         if not turn.absences.end(absence):
             _await(absence.back)
             return
-        with settling(absence.back):
+        with resolving(absence.back):
             if turn.is_away:
                 turn.come_back(self._timeout)
 
@@ -102,7 +102,7 @@ class Away:
             await self._return_async(*left)
 
     async def _leave_async(self, turn: Turn | AsyncTurn, absence: Absence) -> None:
-        with settling(absence.gone):
+        with resolving(absence.gone):
             if absence.before:
                 await _awaited(absence.before)
             # A plain turn around `asyncio.run` is as good; only its waiting must not block the loop.
@@ -116,7 +116,7 @@ class Away:
         if not turn.absences.end(absence):
             await _awaited(absence.back)
             return
-        with settling(absence.back):
+        with resolving(absence.back):
             if not turn.is_away:
                 return
             await (
