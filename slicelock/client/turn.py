@@ -49,7 +49,7 @@ class BaseTurn(ABC):
     @property
     def slices(self) -> tuple[str, ...]:
         """The slices that this turn still has."""
-        return self._part.kept if self._held else ()
+        return self._part.slices_left if self._held else ()
 
     @property
     def fences(self) -> Mapping[str, int]:
@@ -149,7 +149,7 @@ class BaseTurn(ABC):
 
     def _leaving(self, phase: str) -> None:
         self._refuse_child()
-        self._left_with = self._part.kept
+        self._left_with = self._part.slices_left
         log.debug("away from %s for %s", named(self._part), phase)
 
     def _begun(self) -> None:
@@ -167,11 +167,11 @@ class BaseTurn(ABC):
         """The slices for the yield call, none for the whole turn; TurnError when there is nothing."""
         if not self._held:
             raise TurnError(f"There is no turn on {named(self._part)} to yield.")
-        if slices and (unknown := set(slices).difference(self._part.kept)):
+        if slices and (unknown := set(slices).difference(self._part.slices_left)):
             raise TurnError(
                 f"This turn has no slice {' '.join(sorted(unknown))}; it has {' '.join(self.slices)}."
             )
-        if not slices or set(slices) == set(self._part.kept):
+        if not slices or set(slices) == set(self._part.slices_left):
             self._stop_meter()
             self._held = False
             self._end_trace(None)
@@ -244,7 +244,7 @@ class Turn(BaseTurn):
             if (party := self._payee(given)) is None:
                 return 0
             if party.evictor and not given:
-                party.evictor.ask(self._part.kept, self._part.lane)
+                party.evictor.ask(self._part.slices_left, self._part.lane)
             return party.store.drive(give_back(party.ledger, self._part, given))
         except BaseException as failure:
             self._interrupted(failure)
@@ -313,7 +313,7 @@ class AsyncTurn(BaseTurn):
             if (party := self._payee(given)) is None:
                 return 0
             if party.evictor and not given:
-                await asyncio.to_thread(party.evictor.ask, self._part.kept, self._part.lane)
+                await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)
             return await party.async_store().drive(give_back(party.ledger, self._part, given))
         except BaseException as failure:
             self._interrupted(failure)

@@ -147,7 +147,7 @@ class Companion:
         due = [schedule.beat_at, next_deadline(self.ledger)]
         if not self._subscription.is_open:
             due.append(schedule.listen.at)
-        if any(ledger.kept_calls for ledger in self._ledgers.values()):
+        if any(ledger.undelivered for ledger in self._ledgers.values()):
             due.append(schedule.deliver.at)
         return min(max(min(due) - now, 0.0), 3600.0)
 
@@ -200,7 +200,7 @@ class Companion:
 
     def _note_wanted(self, name: str) -> None:
         for part in list(self.ledger.open_parts.values()):
-            if part.fences and name in part.kept:
+            if part.fences and name in part.slices_left:
                 part.wanted = True
 
     def _waits(self, inbox: object) -> bool:
@@ -226,7 +226,7 @@ class Companion:
 
     def _deliver(self) -> None:
         retry = self._schedule.deliver
-        kept = [(ledger, call) for ledger in self._ledgers.values() for call in list(ledger.kept_calls)]
+        kept = [(ledger, call) for ledger in self._ledgers.values() for call in list(ledger.undelivered)]
         if not kept or time.monotonic() < retry.at:
             return
         failed = False

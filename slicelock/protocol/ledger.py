@@ -87,7 +87,7 @@ class Part:
         return request_id(self.run, self.wish.lane, self.k)
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def slices_left(self) -> tuple[str, ...]:
         """The slices that have not been given back."""
         return tuple(name for name in self.wish.slices if name not in self.given_back)
 
@@ -99,7 +99,7 @@ class Ledger:
         self.who = who
         self.open_parts: dict[str, Part] = {}  # by lane: waiting or in its turn
         self.done: dict[str, int] = {}  # by lane: the last turn this member has finished
-        self.kept_calls: dict[Command, None] = {}  # yields and cancels without an answer, oldest first
+        self.undelivered: dict[Command, None] = {}  # yields and cancels without an answer, oldest first
         self.slices: dict[str, None] = {}
         self.met: set[str] = set()  # those of them that Redis has known
         self.hooks: list[Mapping[str, Any]] = []
@@ -115,9 +115,9 @@ class Ledger:
         if (other := self.open_parts.setdefault(part.lane, part)) is not part:
             state = "holds" if other.fences else "is already waiting for"
             raise Holding(
-                f"Lane {part.lane} of run {self.who.run} {state} a turn on {' '.join(other.kept)}.",
+                f"Lane {part.lane} of run {self.who.run} {state} a turn on {' '.join(other.slices_left)}.",
                 advice="Yield it first, or give the Slice a lane of its own.",
-                slice=" ".join(other.kept),
+                slice=" ".join(other.slices_left),
                 run=self.who.run,
             )
         self.slices.update(dict.fromkeys(part.wish.slices))
@@ -145,7 +145,7 @@ class Ledger:
     def give_back(self, part: Part, slices: tuple[str, ...] = ()) -> Yield:
         """The turn is over, or its part on some slices; the call to tell it."""
         part.given_back = (*part.given_back, *slices)
-        if not slices or not part.kept:
+        if not slices or not part.slices_left:
             self.close(part)
             slices = ()
         return Yield(self.who.run, part.lane, part.k, self.who.member, slices)
@@ -162,11 +162,11 @@ class Ledger:
 
     def keep(self, call: Command) -> None:
         """A call that must be delivered sooner or later, whatever happens."""
-        self.kept_calls[call] = None
+        self.undelivered[call] = None
 
     def delivered(self, call: Command) -> None:
         """A kept call was answered."""
-        self.kept_calls.pop(call, None)
+        self.undelivered.pop(call, None)
 
     # ------------------------------------------------------------ calls
 

@@ -101,7 +101,7 @@ def loss(part: Part, who: Who, outcome: str, reason: str, *, state_saved: bool) 
     return kind(
         f"The turn on {named(part)} is lost. {text}{_because(reason)}.{saved}",
         state_saved=state_saved,
-        slice=" ".join(part.kept),
+        slice=" ".join(part.slices_left),
         job=who.job,
         run=who.run,
         fence=max(part.fences.values(), default=None),

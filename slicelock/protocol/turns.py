@@ -79,7 +79,7 @@ def farewell(ledger: Ledger) -> Flow[None]:
     """
     for part in list(ledger.open_parts.values()):
         abandon(ledger, part)
-    for call in list(ledger.kept_calls):
+    for call in list(ledger.undelivered):
         yield Call(call)
         ledger.delivered(call)
     if ledger.registered:

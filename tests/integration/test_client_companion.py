@@ -188,21 +188,21 @@ def test_a_kept_call_that_is_refused_holds_no_other_up(world: World) -> None:
         errors.StoreError("a bug") if command == refused else world.store.well(command)
     )
     world.companion.ensure_running()
-    wait_until(lambda: list(world.ledger.kept_calls) == [refused])
+    wait_until(lambda: list(world.ledger.undelivered) == [refused])
 
 
-def test_kept_calls_of_other_ledgers_are_delivered_too(world: World) -> None:
+def test_undelivered_calls_of_other_ledgers_are_delivered_too(world: World) -> None:
     evictor = Ledger(who(run="r1.evict-0"))
     evictor.keep(Yield("r1.evict-0", "main", 4, "0"))
     companion = Companion(world.settings, world.ledger, world.store, evictor)  # type: ignore[arg-type]
     try:
         companion.ensure_running()
-        wait_until(lambda: not evictor.kept_calls)
+        wait_until(lambda: not evictor.undelivered)
     finally:
         companion.stop()
 
 
-def test_kept_calls_are_delivered_until_they_are_answered(world: World) -> None:
+def test_undelivered_calls_are_delivered_until_they_are_answered(world: World) -> None:
     kept = Yield("r1", "main", 4, "0")
     world.ledger.keep(kept)
     tries = iter([errors.StoreTimeout(), errors.StoreUnavailable()])
@@ -210,7 +210,7 @@ def test_kept_calls_are_delivered_until_they_are_answered(world: World) -> None:
         (next(tries, None) if isinstance(command, Yield) else None) or world.store.well(command)
     )
     world.companion.ensure_running()
-    wait_until(lambda: not world.ledger.kept_calls)
+    wait_until(lambda: not world.ledger.undelivered)
     assert world.store.calls.count(kept) == 3
 
 

@@ -86,13 +86,13 @@ def test_redis_that_was_never_reached_is_an_error_at_once() -> None:
     ledger, hand = Ledger(who()), Hand([StoreUnavailable("no Redis")])
     with pytest.raises(StoreUnavailable, match="no Redis"):
         hand.drive(acquire(ledger, part()))
-    assert (hand.scripts, ledger.open_parts, ledger.kept_calls) == (["register"], {}, {})
+    assert (hand.scripts, ledger.open_parts, ledger.undelivered) == (["register"], {}, {})
 
 
 def test_an_answer_that_refuses_the_call_is_an_error_at_once() -> None:
     hand, ledger, _ = refused(StoreError, StoreError("at its memory limit"), DONE)
     assert hand.scripts == ["register", "acquire", "cancel"]
-    assert not ledger.kept_calls
+    assert not ledger.undelivered
 
 
 class TestTimeout:
@@ -102,7 +102,7 @@ class TestTimeout:
         assert "within 5 s" in str(error)
         assert "phase train" in str(error)
         assert "held by other" in str(error)
-        assert (ledger.open_parts, ledger.kept_calls) == ({}, {})
+        assert (ledger.open_parts, ledger.undelivered) == ({}, {})
 
     def test_does_not_count_switching(self) -> None:
         hand, _, asked = ask(QUEUED, *[SWITCHING] * 20, HELD, timeout=4.0)
@@ -126,7 +126,7 @@ class TestTimeout:
         hand, ledger, error = refused(errors.AcquireTimeout, *[StoreUnavailable("away")] * 30, timeout=3.0)
         assert "away" in str(error)
         assert hand.scripts[-1] == "cancel"
-        assert [call.script for call in ledger.kept_calls] == ["cancel"]
+        assert [call.script for call in ledger.undelivered] == ["cancel"]
 
 
 class TestWithdrawal:
@@ -139,13 +139,13 @@ class TestWithdrawal:
         with pytest.raises(interrupt):
             hand.drive(acquire(ledger, part()))
         assert hand.scripts[-1] == "cancel"
-        assert (ledger.open_parts, ledger.kept_calls) == ({}, {})
+        assert (ledger.open_parts, ledger.undelivered) == ({}, {})
 
     def test_left_to_the_companion_when_the_call_fails(self) -> None:
         ledger, hand = registered(), Hand([known(), KeyboardInterrupt(), StoreTimeout()])
         with pytest.raises(KeyboardInterrupt):
             hand.drive(acquire(ledger, part()))
-        [kept] = ledger.kept_calls
+        [kept] = ledger.undelivered
         assert isinstance(kept, Cancel)
         assert kept.k == 1
 
@@ -153,7 +153,7 @@ class TestWithdrawal:
         ledger, hand = registered(), Hand([known(), KeyboardInterrupt(), KeyboardInterrupt()])
         with pytest.raises(KeyboardInterrupt):
             hand.drive(acquire(ledger, part()))
-        assert [call.script for call in ledger.kept_calls] == ["cancel"]
+        assert [call.script for call in ledger.undelivered] == ["cancel"]
 
     def test_left_to_the_companion_when_the_generator_is_closed(self) -> None:
         ledger = registered()
@@ -163,7 +163,7 @@ class TestWithdrawal:
             script = getattr(getattr(step, "command", None), "script", "")
             step = flow.send(known() if script == "register" else 1.0)
         flow.close()
-        assert [call.script for call in ledger.kept_calls] == ["cancel"]
+        assert [call.script for call in ledger.undelivered] == ["cancel"]
         assert not ledger.open_parts
 
     def test_needs_no_call_before_the_first_question(self) -> None:
@@ -171,7 +171,7 @@ class TestWithdrawal:
         with pytest.raises(KeyboardInterrupt):
             hand.drive(acquire(ledger, part()))
         assert hand.scripts == ["register"]
-        assert not ledger.kept_calls
+        assert not ledger.undelivered
 
 
 class TestEnded:
@@ -238,7 +238,7 @@ class TestRefusals:
         assert type(error) is kind
         assert says in str(error)
         assert hand.scripts == ["register", "acquire"]
-        assert (ledger.open_parts, ledger.kept_calls) == ({}, {})
+        assert (ledger.open_parts, ledger.undelivered) == ({}, {})
 
     @pytest.mark.parametrize("outcome", ["NO_SUCH_SLICE", "QUEUE_FULL", "RUN_LOST"])
     def test_of_a_request_that_was_not_opened_give_its_number_back(self, outcome: str) -> None:
@@ -269,7 +269,7 @@ class TestRefusals:
         assert hand.now - 1000.0 == pytest.approx(15.0)
         assert "boot:1:9:9" in str(error)
         assert "cancel" not in hand.scripts  # that request is the other process's
-        assert not ledger.kept_calls
+        assert not ledger.undelivered
 
     def test_a_taken_member_may_become_free(self) -> None:
         hand, _, _ = ask(AcquireReply("TAKEN", by="x"), AcquireReply("TAKEN", by="x"), HELD)
@@ -295,7 +295,7 @@ class TestRefusals:
         assert 15.0 <= hand.now - 1003.0 <= 16.0
         assert "no slice a" in str(error)
         assert hand.scripts[-1] == "cancel"  # it may be there still
-        assert not ledger.kept_calls
+        assert not ledger.undelivered
 
     def test_without_waiting_an_unknown_slice_is_an_error_at_once(self) -> None:
         _, ledger, held = ask(HELD)
@@ -350,7 +350,7 @@ class TestNumbers:
         with pytest.raises(errors.Holding, match="holds a turn on a"):
             hand.drive(acquire(ledger, part("b")))
         assert ledger.open_parts == {"main": held}
-        assert not ledger.kept_calls
+        assert not ledger.undelivered
 
 
 def test_says_once_a_minute_why_it_waits(caplog: pytest.LogCaptureFixture) -> None:

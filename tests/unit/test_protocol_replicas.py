@@ -37,13 +37,13 @@ def test_is_taken_back_and_the_next_one_asked_for() -> None:
     assert (asked.k, asked.fences) == (2, {"a": 7})
     last = hand.calls[-1]
     assert isinstance(last, Acquire) and last.waited_ms >= 3000  # its place in the queue is kept
-    assert not ledger.kept_calls
+    assert not ledger.undelivered
 
 
 def test_that_could_not_be_taken_back_is_left_to_the_companion() -> None:
     ledger = registered()
     hand, asked = ask(ledger, NotReplicated(), StoreTimeout(), HELD)
-    assert [(type(call), getattr(call, "k", 0)) for call in ledger.kept_calls] == [(Cancel, 1)]
+    assert [(type(call), getattr(call, "k", 0)) for call in ledger.undelivered] == [(Cancel, 1)]
     assert (asked.k, numbers(hand)) == (2, [1, 2])
 
 

@@ -29,14 +29,14 @@ def test_tells_how_many_wait() -> None:
     hand = Hand([YIELDED])
     assert hand.drive(give_back(ledger, held)) == 3
     assert hand.calls == [Yield("r1", "main", 1, "0")]
-    assert (ledger.open_parts, ledger.done, ledger.kept_calls) == ({}, {"main": 1}, {})
+    assert (ledger.open_parts, ledger.done, ledger.undelivered) == ({}, {"main": 1}, {})
 
 
 def test_some_slices_leave_the_turn_open() -> None:
     ledger, held = holding("a", "b")
     hand = Hand([YieldReply("PARTIAL"), YIELDED])
     hand.drive(give_back(ledger, held, ("a",)))
-    assert held.kept == ("b",)
+    assert held.slices_left == ("b",)
     assert ledger.open_parts == {"main": held}
     hand.drive(give_back(ledger, held, ("b",)))
     assert hand.calls[-1] == Yield("r1", "main", 1, "0", ())
@@ -47,7 +47,7 @@ def test_a_connection_that_was_closed_meanwhile_costs_one_more_try() -> None:
     ledger, held = holding("a")
     hand = Hand([StoreTimeout("closed"), YIELDED])
     assert hand.drive(give_back(ledger, held)) == 3
-    assert not ledger.kept_calls
+    assert not ledger.undelivered
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("away"), errors.StoreError("full")])
@@ -55,7 +55,7 @@ def test_is_kept_while_redis_is_away(failure: Exception, caplog: pytest.LogCaptu
     ledger, held = holding("a")
     with caplog.at_level(logging.WARNING, "slicelock"):
         assert Hand([failure]).drive(give_back(ledger, held)) == 0
-    assert list(ledger.kept_calls) == [Yield("r1", "main", 1, "0")]
+    assert list(ledger.undelivered) == [Yield("r1", "main", 1, "0")]
     assert "left to the companion" in caplog.text
     assert ledger.done == {"main": 1}
 
@@ -65,14 +65,14 @@ def test_a_slow_failure_is_not_tried_again() -> None:
     hand = Hand([StoreTimeout("slow")], call_s=5.0)
     hand.drive(give_back(ledger, held))
     assert len(hand.calls) == 1
-    assert len(ledger.kept_calls) == 1
+    assert len(ledger.undelivered) == 1
 
 
 def test_is_kept_when_interrupted() -> None:
     ledger, held = holding("a")
     with pytest.raises(KeyboardInterrupt):
         Hand([KeyboardInterrupt()]).drive(give_back(ledger, held))
-    assert len(ledger.kept_calls) == 1
+    assert len(ledger.undelivered) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_of_a_lost_turn_is_an_error(outcome: str, kind: type[errors.LeaseLost]) 
 def test_a_dropped_turn_is_yielded_by_the_companion(caplog: pytest.LogCaptureFixture) -> None:
     ledger, held = holding("a")
     end_dropped(ledger)
-    assert not ledger.kept_calls  # nothing is known of an owner
+    assert not ledger.undelivered  # nothing is known of an owner
     held.owner = lambda: None
     end_dropped(ledger)
-    assert list(ledger.kept_calls) == [Yield("r1", "main", 1, "0")]
+    assert list(ledger.undelivered) == [Yield("r1", "main", 1, "0")]
     assert "dropped without a yield" in caplog.text
     assert not ledger.open_parts
 
@@ -113,7 +113,7 @@ def test_a_dropped_wish_is_cancelled_by_the_companion() -> None:
     waiting.asked = waiting.spent = True
     waiting.owner = lambda: None
     end_dropped(ledger)
-    [kept] = ledger.kept_calls
+    [kept] = ledger.undelivered
     assert isinstance(kept, Cancel)
 
 
@@ -128,7 +128,7 @@ def test_farewell_yields_cancels_and_says_goodbye() -> None:
     assert [type(call) for call in hand.calls] == [Yield, Cancel, Register]
     assert isinstance(hand.calls[-1], Register)
     assert hand.calls[-1].gone
-    assert (ledger.open_parts, ledger.kept_calls) == ({}, {})
+    assert (ledger.open_parts, ledger.undelivered) == ({}, {})
 
 
 def test_farewell_stops_at_the_first_failure() -> None:
