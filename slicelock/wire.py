@@ -157,7 +157,8 @@ class Register(Command[RegisterReply]):
 
     `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own
     state, so that it gets no commands and is only verified), residue (bytes that may stay on each device),
-    server (what `servers.Plan` says of a model server that the agent speaks to itself)}]."""
+    overlaps (true: it can change places with another run's block by block), server (what `servers.Plan`
+    says of a model server that the agent speaks to itself)}]."""
 
     script: ClassVar[str] = "register"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -179,7 +180,7 @@ class Register(Command[RegisterReply]):
 class BeatReply(Reply):
     """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each
     slice of the node. `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes
-    {identity: {uid, slices, hooks, member, heard_ms, command, answer}}}} for runs whose rev differs from
+    {identity: {uid, slices, hooks, heard_ms, command, answer}}}} for runs whose rev differs from
     the one the agent knows. `more`: something is still due to be reaped. `by`, `heard_ms`: OTHER."""
 
     epoch: int = 0
