@@ -14,7 +14,7 @@ from slicelock.hooks.torch_offload.guard import Guard, guard_for
 from slicelock.hooks.torch_offload.layout import Place
 from slicelock.hooks.torch_offload.pages import Pages
 from slicelock.hooks.torch_offload.pool import Allowance, Memory, Pinner, block_for, process_allowance
-from slicelock.hooks.torch_offload.refusals import GraphWatch, Segments, refuse_by_allocator, refuse_graphs
+from slicelock.hooks.torch_offload.refusals import Segments, instances_of, refuse_by_allocator, refuse_graphs
 
 CHUNK = 128 << 20
 """Allocated, admitted and released at a time. What was just freed the driver still clears for a while, so
@@ -116,7 +116,7 @@ class CudaDevice:
         with self.entered():
             self._stream = torch.cuda.Stream(device=index)
         self._handle = int(self._stream.cuda_stream)
-        self._graphs = GraphWatch(torch.cuda.CUDAGraph)
+        self._graphs = instances_of(torch.cuda.CUDAGraph)
         self._splits = not any("max_split_size" in os.environ.get(name, "") for name in ALLOCATOR_SETTINGS)
 
     def entered(self) -> AbstractContextManager[Any]:
@@ -188,7 +188,7 @@ class CudaDevice:
         segments = Segments.of(self._torch, self._index)
         refuse_by_allocator(places, segments)
         if not graphs_elsewhere:
-            refuse_graphs(segments.of_graphs or self._graphs.sees_any())
+            refuse_graphs(segments.of_graphs or bool(self._graphs))
 
 
 class CudaMachine:

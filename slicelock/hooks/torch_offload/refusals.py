@@ -7,8 +7,10 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, cast
+from weakref import WeakSet
 
 from slicelock.errors import ConfigurationError, SnapshotFailed
 from slicelock.hooks.torch_offload.layout import Place
@@ -156,22 +158,23 @@ def refuse_by_allocator(places: Sequence[Place], segments: Segments) -> None:
     )
 
 
-class GraphWatch:
-    """Knows whether this process has CUDA graphs. Looking through all objects takes long, so it is done again
-    only if the class has more or fewer references than when it had no instance: each instance is one.
+@cache
+def instances_of(kind: type) -> WeakSet[Any]:
+    """Every living instance of a class: those that there are already, and from now on each as it is made.
+
+    Looking through all objects takes tens of milliseconds in a job, too long for every switch; and nothing
+    else that Python counts tells one instance more from one other reference to the class less.
     """
+    found: WeakSet[Any] = WeakSet()
+    construct = cast(Any, kind).__init__
 
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
-        self._references_without = -1
+    def constructed(self: Any, *arguments: Any, **options: Any) -> None:
+        construct(self, *arguments, **options)
+        found.add(self)
 
-    def sees_any(self) -> bool:
-        """Whether there is an instance now."""
-        if sys.getrefcount(self._kind) == self._references_without:
-            return False
-        found = self._kind in map(type, gc.get_objects())
-        self._references_without = -1 if found else sys.getrefcount(self._kind)
-        return found
+    cast(Any, kind).__init__ = constructed  # before the look: none is missed in between
+    found.update(one for one in gc.get_objects() if issubclass(type(one), kind))
+    return found
 
 
 def refuse_graphs(captured: bool) -> None:

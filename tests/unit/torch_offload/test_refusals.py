@@ -10,12 +10,11 @@ import pytest
 
 from slicelock.errors import ConfigurationError, SnapshotFailed
 from slicelock.hooks import TorchOffload
-from slicelock.hooks.torch_offload import refusals
 from slicelock.hooks.torch_offload.layout import Place
 from slicelock.hooks.torch_offload.refusals import (
-    GraphWatch,
     Segment,
     Segments,
+    instances_of,
     refuse_at_a_glance,
     refuse_by_allocator,
     refuse_graphs,
@@ -116,22 +115,26 @@ def test_graphs_are_refused_with_the_way_out() -> None:
         refuse_graphs(True)
 
 
-def test_graphs_are_looked_for_only_when_there_may_be_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_graph_is_known_from_its_making_to_its_end() -> None:
     class Graph:
+        def __init__(self, keep: bool = False) -> None:
+            self.keep = keep
+
+    class Special(Graph):
         pass
 
-    looked: list[int] = []
-    original = gc.get_objects
-    monkeypatch.setattr(refusals.gc, "get_objects", lambda: looked.append(1) or original())
-    watch = GraphWatch(Graph)
-    assert [watch.sees_any() for _ in range(3)] == [False] * 3
-    assert len(looked) == 1
-    graph = Graph()
-    assert [watch.sees_any() for _ in range(2)] == [True] * 2
-    del graph
-    assert not watch.sees_any()
-    assert not watch.sees_any()
-    assert len(looked) == 4
+    early, other = Graph(), Graph  # one more reference to the class, which goes below
+    known = instances_of(Graph)
+    assert known is instances_of(Graph)
+    assert set(known) == {early}
+    del other
+    made = [Graph(keep=True), Special()]
+    assert made[0].keep
+    assert set(known) == {early, *made}
+    del early
+    made.clear()
+    gc.collect()
+    assert not known
 
 
 # ------------------------------------------------------------ frameworks that manage memory themselves
