@@ -104,6 +104,60 @@ def driver(facts: Facts) -> str:
     return table(("state", "out", "in"), rows)
 
 
+def hooks_first(facts: Facts) -> str:
+    """The tests where hooks move what they can, and the driver the rest."""
+    ways = {"bare": "the driver alone", "offload": "`TorchOffload` first", "saver": "`MemorySaver` first"}
+    rows: list[Row] = []
+    for kind, name in ways.items():
+        first, later = (one for one in _of(facts["tests"], "what_hooks_leave") if one["kind"] == kind)
+        out, back = (f"{later.get(f'hook_{way}_s', 0) + later[f'{way}_s']:.2f} s" for way in ("out", "in"))
+        row = (name, f"{later['rest_mib'] / 1024:.2f} GiB", out, back)
+        rows.append((*row, f"{later['whole_s']:.1f} s", f"{first['whole_s']:.1f} s"))
+    return table(("20 GiB", "left to the driver", "out", "in", "both", "the first time"), rows)
+
+
+def calls(facts: Facts) -> str:
+    """The tests of single calls, and of two at once."""
+    [call], [both] = _of(facts["tests"], "what_a_call_costs"), _of(facts["tests"], "one_is_saved_while")
+    stays = "/".join(f"{call['stays_ms'][op]:.2f}" for op in ("state", "lock", "unlock"))
+    alone, together = both["alone"], both["both"]
+    rows = [
+        ("asking for the state, lock, unlock, in a helper that stays", f"{stays} ms"),
+        ("asking for the state, in a new helper", f"{call['fresh_ms']:.0f} ms"),
+        (f"{both['gib']} GiB out while {both['gib']} GiB of another process come in",
+         f"{together['whole_s']:.1f} s (alone {alone['out_s']:.1f} s and {alone['in_s']:.1f} s)"),
+    ]  # fmt: skip
+    return table(("what", "time"), rows)
+
+
+def meanwhile(facts: Facts) -> str:
+    """What goes on in a process whose state is saved, and what the driver does not bear."""
+    told = facts["tests"]
+    [threads], [nccl] = _of(told, "other_threads_go_on"), _of(told, "nccls_monitor")
+    beats, codes = threads["beats"], {one["kind"]: one["codes"] for one in _of(told, "goes_on_whatever")}
+    assert nccl["lives"]
+    rows = [
+        (f"beats of a second thread, ten a second, in {threads['parked_s']:.0f} s; the main thread idle, in "
+         "a call of PyTorch, in a call that keeps the interpreter's lock",
+         f"{beats['idle']}, {beats['touch']}, {beats['freeze']}"),
+        (f"a group of one rank (NCCL), saved for {nccl['parked_s']:.0f} s, its monitor's heartbeat "
+         f"{nccl['heartbeat_s']} s", "the monitor does not end it; the group goes on"),
+        ("PyTorch's profiler is on", f"lock: {codes['profiled']['lock']}; the process goes on"),
+        ("4 MiB of managed memory", f"save: {codes['managed']['save']}; unlocked, the process goes on"),
+        ("mapped memory with an exported descriptor, which nobody has imported",
+         f"saved and restored (codes {_codes(list(codes['exported'].values()))})"),
+        *((f"`kill -9` of the {who} at six moments of a switch of 4 GiB each way", _turns(told, victim))
+          for victim, who in (("agent", "agent"), ("helper", "helpers that call the driver"))),
+    ]  # fmt: skip
+    return table(("case", "outcome"), rows)
+
+
+def _turns(told: Sequence[Facts], victim: str) -> str:
+    times = [one["whole_s"] for one in _of(told, "a_kill_at_any_moment") if one["victim"] == victim]
+    assert len(times) == 6
+    return f"both runs go on bit for bit; the turn is there after {min(times):.1f} to {max(times):.1f} s"
+
+
 def scenarios(facts: Facts) -> str:
     """What was found out by tests beside."""
     told = facts["tests"]
@@ -133,6 +187,9 @@ PARTS = {
     "demo": demo,
     "driver": driver,
     "scenarios": scenarios,
+    "hooks_first": hooks_first,
+    "calls": calls,
+    "meanwhile": meanwhile,
 }
 
 
