@@ -76,13 +76,15 @@ def test_the_unit_lets_the_agent_do_its_work() -> None:
     assert "PrivatePIDs" not in service and "SystemCallFilter" not in service
     assert service["NoNewPrivileges"] == "yes" and service["Restart"] == "always"
     assert service["KillMode"] != "control-group"
+    assert unit()["Unit"]["StartLimitIntervalSec"] == "0", "it would be given up after five failures"
     assert "SLICELOCK_STATE_DIR=/var/lib/slicelock" in service["Environment"]
 
 
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["slicelock-agent.service", "slicelock-agent-user.service"])
+def test_systemd_understands_the_unit(name: str, tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is missing")
-    text = (DEPLOY / "systemd/slicelock-agent.service").read_text()
+    text = (DEPLOY / "systemd" / name).read_text()
     copy = tmp_path / "slicelock-agent.service"
     copy.write_text(text.replace("/opt/slicelock/bin/slicelock-agent", "/bin/true"))
     done = subprocess.run(
@@ -122,7 +124,7 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     for name, text in files.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    (tmp_path / "agent.env").write_text("SLICELOCK_POOL=p\n")
+    (tmp_path / "agent.env").write_text("SLICELOCK_REDIS_URL=redis://here\nSLICELOCK_POOL=p\n")
     (tmp_path / "password").write_text("none\n")
     return {
         **os.environ,
@@ -181,6 +183,7 @@ def test_the_prolog_sees_to_the_agent_and_the_epilog_ends(
 def test_the_task_prolog_prints_settings(
     cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Redis and the pool are the agent's."""
     env = {**cluster, "SLURM_STEP_ID": "3", "SLICELOCK_CLIENT_PASSWORD": str(tmp_path / "password")}
     said = subprocess.run(
         ["bash", DEPLOY / "slurm/task_prolog.sh"], env=env, capture_output=True, text=True, check=True
@@ -192,6 +195,7 @@ def test_the_task_prolog_prints_settings(
         monkeypatch.setenv(name, value)
     settings = Settings.load()
     assert (settings.job, settings.run, settings.redis_user) == ("slurm-my-job", "slurm-7-3", "client")
+    assert (settings.url(), settings.pool) == ("redis://here", "p")
 
 
 # ---------------------------------------------------------------- Kubernetes

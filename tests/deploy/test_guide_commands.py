@@ -1,0 +1,143 @@
+"""What the guides say about Redis and Sentinels, done as they say it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+import redis
+
+from slicelock.embedded import free_port
+from slicelock.errors import SlicelockError
+from slicelock.guard import die_with_parent
+from slicelock.keys import Keys
+from slicelock.settings import StoreSettings
+from slicelock.store import Store
+from slicelock.wire import Declare, Status
+from tests.conftest import missing
+from tests.support.guarded import MARK, ROOT, Guarded
+from tests.support.scripts import connect
+from tests.support.wait import wait_until
+
+GUIDES = ROOT / "docs/how-to"
+SOON_S = 20.0
+
+
+def block(page: str, has: str) -> str:
+    """The one block of code of a guide with these words in it."""
+    blocks = re.findall(r"^ *```\w*\n(.*?)^ *```$", (GUIDES / page).read_text(), re.MULTILINE | re.DOTALL)
+    [found] = [text for text in blocks if has in text]
+    return found
+
+
+class Machines:
+    """The three machines of the guide, on loopback: a server and a Sentinel each, with its own files."""
+
+    def __init__(self, binary: str, folder: Path, ends: ExitStack) -> None:
+        self.nodes = [free_port() for _ in range(3)]
+        self.sentinels = [free_port() for _ in range(3)]
+        server, sentinel = block("sentinel.md", "sentinel monitor").split("# sentinel.conf")
+        for number, port in enumerate(self.nodes):
+            text = server if number else "".join(re.split(r"^replicaof .*\n", server, flags=re.MULTILINE))
+            ends.callback(self._start(binary, folder / f"redis-{number}.conf", text, "port 6379", port))
+        for number, port in enumerate(self.sentinels):
+            text = f"# sentinel.conf{sentinel}"
+            ends.callback(
+                self._start(
+                    binary, folder / f"sentinel-{number}.conf", text, "port 26379", port, "--sentinel"
+                )
+            )
+
+    def _start(
+        self, binary: str, file: Path, text: str, old: str, port: int, *words: str
+    ) -> Callable[[], None]:
+        text = text.replace(old, f"port {port}").replace("10.0.0.1 6379", f"127.0.0.1 {self.nodes[0]}")
+        (folder := file.with_suffix("")).mkdir()
+        file.write_text(f"{text}\nbind 127.0.0.1\ndir {folder}\n")
+        process = subprocess.Popen(
+            [binary, file, *words],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
+        )
+
+        def end() -> None:
+            process.kill()
+            process.wait()
+
+        return end
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self.sentinels)
+        return f"redis+sentinel://:SECRET@{hosts}/mymaster/0"
+
+    def primary(self) -> int:
+        with connect(f"redis://127.0.0.1:{self.sentinels[0]}") as client:
+            return int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")[1])
+
+    def replicas(self) -> int:
+        with connect(f"redis://:SECRET@127.0.0.1:{self.primary()}") as client:
+            return int(client.info("replication")["connected_slaves"])
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    if (binary := shutil.which("redis-server")) is None:
+        missing("Debian's redis-server")
+    with ExitStack() as ends:
+        yield Machines(binary, tmp_path, ends)
+
+
+def answers(store: Store) -> bool:
+    try:
+        return store.run(Status()).outcome == "OK"
+    except SlicelockError:
+        return False
+
+
+@pytest.mark.failover
+def test_three_machines_as_the_guide_sets_them_up_fail_over(machines: Machines) -> None:
+    with closing(Store(StoreSettings.load(redis_url=machines.url, pool="p"))) as store:
+        wait_until(lambda: answers(store) and machines.replicas() == 2, SOON_S, "all are in step")
+        [command] = re.findall(r"^(redis-cli .*?) +#", block("sentinel.md", "slicelock top"), re.MULTILINE)
+        words = command.replace("26379", str(machines.sentinels[0])).split()
+
+        def asked() -> bool:
+            return subprocess.run(words, capture_output=True, check=True, timeout=10).stdout == b"OK\n"
+
+        old = machines.primary()
+        wait_until(asked, SOON_S, "the Sentinels know everyone")
+        wait_until(lambda: machines.primary() != old, SOON_S, "another primary")
+        wait_until(lambda: answers(store) and machines.replicas() == 2, SOON_S, "the old one follows")
+
+
+def test_what_is_left_of_an_old_pool_is_removed_as_the_guide_says(guarded: Guarded, tmp_path: Path) -> None:
+    if shutil.which("redis-cli") is None:
+        missing("redis-cli")
+    text = block("upgrade.md", "--scan")
+    text = text.replace("-h PRIMARY", f"-s {guarded.server.socket_path}").replace("…", f"{MARK}-admin")
+    with guarded.connect("admin") as admin:
+        for pool in ("training", "training-2"):
+            with closing(Store(StoreSettings.load(redis_url=guarded.url("operator"), pool=pool))) as store:
+                store.run(Declare("a", {}))
+        subprocess.run(["sh", "-ec", text], cwd=tmp_path, check=True, timeout=20, capture_output=True)
+        left = {key.decode() for key in admin.scan_iter()}
+    assert left and all(key.startswith(Keys("training-2").prefix) for key in left)
+
+
+def test_an_acl_file_that_is_loaded_anew_closes_the_connections_of_changed_users(guarded: Guarded) -> None:
+    """The runbook relies on it: a client whose password was changed must not go on."""
+    file = Path(guarded.server.options["aclfile"])
+    with guarded.connect("client") as client, guarded.connect("admin") as admin:
+        assert client.execute_command("INFO", "server")
+        lines = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if not line.startswith("user client ")))
+        admin.execute_command("ACL", "LOAD")
+        with pytest.raises((redis.ConnectionError, redis.AuthenticationError)):
+            client.execute_command("INFO", "server")
