@@ -372,9 +372,12 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     @field_validator("allow_uids", mode="before")
     @classmethod
     def _uids(cls, value: object) -> object:
-        return (
-            tuple(int(part) for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-        )
+        if not isinstance(value, str):
+            return value
+        users = [part.strip() for part in value.split(",") if part.strip()]
+        if wrong := [user for user in users if not user.isdecimal()]:
+            raise ValueError(f"{', '.join(wrong)} is no user's number; use numbers, as `id -u` prints")
+        return tuple(map(int, users))
 
     @model_validator(mode="after")
     def _relations(self) -> Self:

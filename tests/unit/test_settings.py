@@ -113,9 +113,12 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         AgentSettings.load()
 
 
-def test_uids_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLICELOCK_ALLOW_UIDS", "root")
-    with pytest.raises(ConfigurationError, match="SLICELOCK_ALLOW_UIDS"):
+@pytest.mark.parametrize(("users", "wrong"), [("root", "root"), ("1000, ray ,-1", "ray, -1")])
+def test_uids_that_are_no_numbers_are_named_with_the_remedy(
+    users: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICELOCK_ALLOW_UIDS", users)
+    with pytest.raises(ConfigurationError, match=rf"SLICELOCK_ALLOW_UIDS.*{wrong} is no.*`id -u`"):
         AgentSettings.load()
 
 
