@@ -1,4 +1,6 @@
--- What every script that changes something stands on.
+-- What every script that changes something stands on. What all of it shares is declared in: `keys` (PREFIX, DEADLINES, STREAM),
+-- `records` (records, meta), `changes` (changed, lives), `tell` (raw, now, pool), `life` (rules), `slices` (touched, counts).
+-- meta, raw, now and pool have their values from `begin` on.
 --- @include "keys"
 --- @include "lists"
 --- @include "limits"
