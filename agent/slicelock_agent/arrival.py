@@ -31,8 +31,8 @@ def possible(at: Station, wanted: Wanted) -> bool:
         return False
     subject = at.subject(wanted.run, wanted.fence, stay.image)
     if stay.image:
-        return not at.accelerator.room_for(subject)
-    return stay.hooked and bool(stay.bytes) and not at.accelerator.room_for(subject, stay.bytes + MARGIN)
+        return not at.accelerator.lacks_room(subject)
+    return stay.hooked and bool(stay.bytes) and not at.accelerator.lacks_room(subject, stay.bytes + MARGIN)
 
 
 def exchange_layout(at: Station, wanted: Wanted, leaving: str) -> Layout | None:

@@ -29,7 +29,7 @@ async def fetch(at: Station, run: str, fence: int) -> Outcome:
     """Have a saved run on the devices, but not let it go on yet. Not `done`: as `restore` says."""
     stay = at.page.stays[run]
     subject = at.subject(run, fence, stay.image)
-    if stay.image and (why := at.accelerator.room_for(subject)):
+    if stay.image and (why := at.accelerator.lacks_room(subject)):
         return Outcome(False, reason=f"run {run} waits for room: {why}", kept=True)
     at.page.put(replace(stay, state=RunState.RESTORING))
     if not stay.image:
@@ -75,7 +75,7 @@ async def _bring_back(at: Station, subject: Subject) -> tuple[Report, Truth]:
         if report.ok:
             return report, Truth.LOADED
         truth = await at.accelerator.observe(subject, deadline)
-        again = truth in (Truth.SAVED, Truth.PARTIAL) and not at.accelerator.room_for(subject)
+        again = truth in (Truth.SAVED, Truth.PARTIAL) and not at.accelerator.lacks_room(subject)
         if not again or attempt == ATTEMPTS - 1:
             return report, truth
     raise AssertionError("unreachable")

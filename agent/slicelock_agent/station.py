@@ -153,7 +153,7 @@ class Station:
         if (stay is not None and not stay.image) or (stay is None and not least):
             return ""
         subject = self.subject(run, wanted.fence, stay.image if stay else "")
-        return self.accelerator.room_for(subject, 0 if stay else least)
+        return self.accelerator.lacks_room(subject, 0 if stay else least)
 
     def deadline(self, subject: Subject) -> float:
         """Seconds that moving this much may take."""

@@ -4,6 +4,9 @@ Verbs name the state that is wanted and are idempotent: a verb whose state is re
 verb retries by itself or decides what comes next: order, journal, admission and rollback are the agent's.
 Results are per part (a device, a process), so that a failure names what failed. Every verb has a deadline
 in seconds; after it the agent asks `observe`, which changes nothing and alone decides what is true.
+
+Whatever is answered with a reason, here and in the whole agent, is answered with an empty string when all is
+well: `if why := accelerator.lacks_room(subject)`.
 """
 
 from __future__ import annotations
@@ -179,7 +182,7 @@ class Accelerator(Backend, Protocol):
         """Whether a process whose state is saved waits for it, because it used a device all the same."""
         ...
 
-    def room_for(self, subject: Subject, at_least: int = 0) -> str:
+    def lacks_room(self, subject: Subject, at_least: int = 0) -> str:
         """Why the run's saved state would not fit now, or `at_least` bytes on each device; empty: it does.
 
         Restoring without room loses a job for good.

@@ -90,7 +90,7 @@ class SimBackend:
     def waits(self, pid: int) -> bool:
         return False
 
-    def room_for(self, subject: Subject, at_least: int = 0) -> str:
+    def lacks_room(self, subject: Subject, at_least: int = 0) -> str:
         for device in subject.devices:
             owner, used = self._device(device).owner, self._device(device).used
             if used and owner.run != subject.run:

@@ -143,7 +143,7 @@ class CudaBackend:
     def waits(self, pid: int) -> bool:
         return waits_in(pid)
 
-    def room_for(self, subject: Subject, at_least: int = 0) -> str:
+    def lacks_room(self, subject: Subject, at_least: int = 0) -> str:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
         if saved is not None:
             here = {one: size for one, size in saved.processes.items() if identified(one.pid) == one}
