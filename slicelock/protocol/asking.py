@@ -124,7 +124,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
             ledger.begin(part, reply, sent)
             return note("held", ledger.who, part, waited_s=part.waited_s, moved=part.moved)
         reason = _standing(reply, ledger.who.members)
-        pause = _pause(ledger, part, reply, patience)
+        pause = _take_answer(ledger, part, reply, patience)
         if patience.left <= 0:
             raise _too_late(part, ledger.who, reason)
         _log(part, patience, reason)
@@ -172,7 +172,7 @@ def register(ledger: Ledger) -> Flow[None]:
         raise
 
 
-def _pause(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
+def _take_answer(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
     """Seconds to wait for a message after this answer; raises what the answer refuses."""
     patience.counting = reply.outcome != "SWITCHING" or bool(reply.reason)
     if reply.outcome == "UNDECIDED":
