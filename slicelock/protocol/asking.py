@@ -31,6 +31,7 @@ RETRY_S = (0.05, 1.0)  # first and longest pause after a call without an answer
 NEXT_SLACK_S = 0.005  # after a deadline in Redis, so that asking then finds it past
 GO_ON = {"expired", "superseded", "yielded"}  # an earlier number of this turn; the next one is asked for
 NOT_OPENED = {"NO_SUCH_SLICE", "QUEUE_FULL", "RUN_LOST"}
+UNDECIDED = "UNDECIDED"  # no script's outcome: Redis did not answer, or its grant was taken back
 STANDS = {"SWITCHING", "QUEUED", "GATHERING"}  # Redis knows the slices and the request
 
 
@@ -112,11 +113,11 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
             if not part.wish.wait:
                 raise NotGranted(f"No turn on {named(part)}. {failure}") from None
             yield from _take_back(ledger, part, str(failure))
-            reply = AcquireReply("UNDECIDED", str(failure).rstrip("."))
+            reply = AcquireReply(UNDECIDED, str(failure).rstrip("."))
         except (StoreUnavailable, StoreTimeout) as failure:
             if not ledger.registered or not part.wish.wait:
                 raise
-            reply = AcquireReply("UNDECIDED", str(failure))
+            reply = AcquireReply(UNDECIDED, str(failure))
         patience.tick((yield Now()))
         part.waited_s = patience.waited
         if reply.outcome == "HELD" and set(reply.fences) == set(part.wish.slices):
@@ -175,7 +176,7 @@ def register(ledger: Ledger) -> Flow[None]:
 def _take_answer(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Patience) -> float:
     """Seconds to wait for a message after this answer; raises what the answer refuses."""
     patience.counting = reply.outcome != "SWITCHING" or bool(reply.reason)
-    if reply.outcome == "UNDECIDED":
+    if reply.outcome == UNDECIDED:
         return patience.retry_s()
     if reply.outcome == "NO_SUCH_SLICE" and reply.slice in ledger.met and part.wish.wait:
         return _forgotten(ledger, part, reply, patience)
