@@ -112,6 +112,7 @@ class Pulse:
 
     def heed(self, message: bytes) -> None:
         """A hint: look at once. If it names a switch that moves nothing, READY goes out by itself."""
+        # By _expect, the switcher's expect and tell: a beat that begins under this call has one result alone.
         self._haste = not self._results
         try:
             done = self._expect(message)
