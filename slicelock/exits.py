@@ -5,7 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 
 from slicelock import errors
-from slicelock.keys import check_name
 
 
 class ExitCode(IntEnum):
@@ -22,14 +21,6 @@ class ExitCode(IntEnum):
 
 class UsageError(errors.ConfigurationError):
     """The command was called in a way that makes no sense."""
-
-
-def named(kind: str, value: str) -> str:
-    """A name from the command line; UsageError when it is not allowed."""
-    try:
-        return check_name(kind, value)
-    except errors.ConfigurationError as failure:
-        raise UsageError(str(failure)) from None
 
 
 ERRORS: dict[int, type[errors.SlicelockError]] = {

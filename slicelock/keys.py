@@ -14,11 +14,10 @@ SCHEMA = "1"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def check_name(kind: str, name: str) -> str:
-    """Return `name` if it is a valid name for a `kind` (pool, slice, job, run, …); raise
-    ConfigurationError."""
+def check_name(kind: str, name: str, error: type[ConfigurationError] = ConfigurationError) -> str:
+    """Return `name` if it is a valid name for a `kind` (pool, slice, job, run, …); raise the error."""
     if not NAME.fullmatch(name):
-        raise ConfigurationError(
+        raise error(
             f"{kind} name {name[:80]!r} is not allowed.",
             advice="Use 1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit.",
         )

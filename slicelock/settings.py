@@ -143,7 +143,7 @@ class StoreSettings(_Base):
     @field_validator("pool")
     @classmethod
     def _pool(cls, value: str) -> str:
-        return _named("pool", value)
+        return _checked_name("pool", value)
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -185,7 +185,7 @@ def _secret(name: str, path: Path) -> str:
     return secret
 
 
-def _named(kind: str, value: str) -> str:
+def _checked_name(kind: str, value: str) -> str:
     try:
         return check_name(kind, value)
     except ConfigurationError as error:
@@ -254,7 +254,7 @@ class Settings(StoreSettings, LogSettings):
     @field_validator("job", "run", "member", "lane")
     @classmethod
     def _names(cls, value: str | None) -> str | None:
-        return None if value is None else _named("This", value)
+        return None if value is None else _checked_name("This", value)
 
     @field_validator("members")
     @classmethod
@@ -357,7 +357,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     @field_validator("node")
     @classmethod
     def _node(cls, value: str) -> str:
-        return _named("node", value)
+        return _checked_name("node", value)
 
     @field_validator("fallback", mode="before")
     @classmethod

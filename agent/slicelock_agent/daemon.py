@@ -15,7 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from slicelock.errors import SlicelockError
-from slicelock.exits import exit_code, named
+from slicelock.exits import UsageError, exit_code
+from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
 from slicelock.settings import AgentSettings
 from slicelock_agent import check, health
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for kind, value in (("node", options.node), ("pool", options.pool)):
             if value is not None:
-                named(kind, value)
+                check_name(kind, value, UsageError)
         settings = AgentSettings.load(
             node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from slicelock.errors import BackendUnavailable, ConfigurationError
-from slicelock.exits import UsageError, named
+from slicelock.exits import UsageError
+from slicelock.keys import check_name
 from slicelock_agent.backends.base import Accelerator, Backend
 
 EXAMPLE = "for example --slice trainers=sim:0"
@@ -26,7 +27,7 @@ def parse_slices(options: Iterable[str]) -> dict[str, tuple[str, ...]]:
         devices = tuple(part.strip() for part in text.split(",") if part.strip())
         if not equals or not devices:
             raise UsageError(f"--slice {option!r} names no devices.", advice=f"Use NAME=DEVICES, {EXAMPLE}.")
-        if named("slice", name) in slices:
+        if check_name("slice", name, UsageError) in slices:
             raise UsageError(f"Slice {name} is given twice.", advice="Name all its devices in one --slice.")
         for device in devices:
             _claim(device, name, owners)

@@ -25,7 +25,7 @@ def _set_debug(value: bool) -> bool:
     return value
 
 
-def named(kind: str, value: str) -> str:
+def checked_name(kind: str, value: str) -> str:
     """A name from the command line; a usage error when it is not allowed."""
     try:
         return check_name(kind, value)
@@ -37,14 +37,14 @@ def name_of(kind: str) -> Callable[[str | None], str | None]:
     """Checks an option or argument that is a name; one that was not given is not checked."""
 
     def check(value: str | None) -> str | None:
-        return named(kind, value) if value else value
+        return checked_name(kind, value) if value else value
 
     return check
 
 
 def slice_name(value: str) -> str:
     """Checks an argument that must be a slice's name."""
-    return named("slice", value)
+    return checked_name("slice", value)
 
 
 Debug = Annotated[

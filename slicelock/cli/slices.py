@@ -39,7 +39,7 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
             raise typer.BadParameter(
                 f"{option!r} is not NODE=DEVICES; for example gpu-1=0,1.", param_hint="--node"
             )
-        if options.named("node", node) in nodes or len(set(devices)) < len(devices):
+        if options.checked_name("node", node) in nodes or len(set(devices)) < len(devices):
             raise typer.BadParameter(f"{option!r} names a node or a device twice.", param_hint="--node")
         nodes[node] = devices
     return nodes
@@ -75,7 +75,7 @@ def forget(
 ) -> None:
     """Forget a slice that is not in use, or a node that has no slice."""
     kind = "node" if node else "slice"
-    options.named(kind, name)
+    options.checked_name(kind, name)
     with connected(pool) as (store, settings):
         reply = store.run(Forget(kind, name))
     if reply.outcome == "NO_SUCH_SLICE":

@@ -57,7 +57,7 @@ def slices_of(given: list[str]) -> dict[str, str]:
         name, sign, devices = option.partition("=")
         if not sign or not devices.strip(","):
             raise typer.BadParameter(f"{option!r} is not NAME=DEVICES; for example {DEFAULT_SLICE}.")
-        if options.named("slice", name) in slices:
+        if options.checked_name("slice", name) in slices:
             raise typer.BadParameter(f"Slice {name!r} is given twice.")
         slices[name] = devices
     return slices

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slicelock.errors import SlicelockError
-from slicelock.exits import named
+from slicelock.exits import UsageError
+from slicelock.keys import check_name
 from slicelock.sim import SimDevice, files
 from slicelock.sim.meter import Meter
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
@@ -45,7 +46,7 @@ class SimBackend:
 
     def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
         for device in devices:
-            named("device", device.removeprefix("sim:"))
+            check_name("device", device.removeprefix("sim:"), UsageError)
         return tuple(devices)
 
     def preflight(self, devices: Sequence[str]) -> list[str]:
