@@ -1,9 +1,9 @@
 """The turn protocol without I/O: flows of steps, and what a process knows of its own turns."""
 
 from slicelock.protocol.asking import acquire, register
+from slicelock.protocol.ending import abandon, end_dropped, farewell, give_back
 from slicelock.protocol.heartbeat import Heartbeat, News, absorb, beat, lose, next_deadline, overdue
 from slicelock.protocol.ledger import Ledger, Part, Waker, Who, Wish
-from slicelock.protocol.turns import abandon, end_dropped, farewell, give_back
 
 __all__ = [
     "Heartbeat",
