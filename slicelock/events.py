@@ -48,7 +48,9 @@ class Event:
     @classmethod
     def of(cls, id_: str, fields: Mapping[str, str]) -> Event:
         """Read a stream's entry; one that lacks its type or time gets `unknown` and the time of its id."""
-        facts = {clean(name): clean(value) for name, value in fields.items()}
+        facts = dict(fields)
+        if not "".join((*fields, *fields.values())).isprintable():
+            facts = {clean(name): clean(value) for name, value in fields.items()}
         kind, time = facts.pop("type", "unknown"), facts.pop("t", "")
         t_ms = int(time) if _is_whole(time) else int(id_.partition("-")[0] or 0)
         return cls(id_, kind, min(t_ms, LATEST_MS), facts)

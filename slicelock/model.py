@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -129,8 +130,13 @@ def _node(raw: Mapping[str, Any]) -> NodeView:
         version=raw["version"],
         agent=raw["agent"],
         slices=tuple(raw["slices"].split()),
-        reports=dict(raw["reports"]),
+        reports={name: _report(told) for name, told in dict(raw["reports"]).items()},
     )
+
+
+def _report(told: object) -> dict[str, Any]:
+    """The script passes an agent's JSON on as text; recorded pictures have it as an object."""
+    return _cleaned(json.loads(told) if isinstance(told, str) else told)
 
 
 def _slice(raw: Mapping[str, Any]) -> SliceView:
