@@ -19,7 +19,8 @@
 --- @include "free"
 --- @include "answer"
 --- @include "answer_not_held"
---- @include "status_views"
+--- @include "status_request"
+--- @include "status_slice"
 raw = read_time()
 now = num(raw)
 meta = record('meta') or {}

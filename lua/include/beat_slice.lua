@@ -1,4 +1,4 @@
--- What a node shows of one of its slices.
+-- What a beat does about each slice of its node, and what its reports are checked by.
 local DAY = 86400000
 
 -- A beat ends the node's silence.

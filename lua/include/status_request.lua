@@ -1,4 +1,4 @@
--- Views of slices, nodes and requests for `status`; slicelock/model.py reads them.
+-- The view of a request for `status`; slicelock/model.py reads all views.
 local function request_view(id)
   local r = record('request', id)
   local answer = r.state ~= 'held' and rules.answer(id) or {}
@@ -13,4 +13,3 @@ local function request_view(id)
            waited_ms = num((r.held or raw) - r.asked), held_ms = num(r.held and raw - r.held or 0),
            lease_left_ms = num(soonest and soonest - pool or 0) }
 end
---- @include "status_slice"
