@@ -45,7 +45,7 @@ redis.call('SADD', key('slices'), s)
 for _, node in ipairs(names) do
   write('node', node, { slices = with((record('node', node) or {}).slices, s) })
   redis.call('SADD', key('nodes'), node)
-  if not record('node', node).beat_ms then due('node|' .. node, pool + 10000) end
+  if not record('node', node).beat_ms then due('node|' .. node, pool + NODE_PATIENCE) end
 end
 event('declared', 'slice', s, 'nodes', changes.nodes or nil)
 if #names > 0 then rules.unsettle(s) end

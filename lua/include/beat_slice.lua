@@ -1,5 +1,4 @@
 -- What a beat does about each slice of its node, and what its reports are checked by.
-local DAY = 86400000
 
 -- A beat ends the node's silence.
 local function wake(s, node)
@@ -8,7 +7,7 @@ local function wake(s, node)
 end
 
 local function sane(top)
-  return type(top) == 'number' and top == math.floor(top) and top >= 0 and top <= (raw + DAY) * 1024
+  return type(top) == 'number' and top == math.floor(top) and top >= 0 and top <= (raw + MAX_AHEAD) * 1024
 end
 
 local function shows(list, run)
