@@ -43,7 +43,7 @@ class LocalAgent:
     def process(self) -> subprocess.Popen[bytes]:
         """The agent's process; AgentError when it was never started."""
         if self._process is None:
-            raise AgentError("The agent is not running.")
+            raise AgentError("The agent was never started.", advice="Call start(), or enter the block.")
         return self._process
 
     def log(self) -> str:

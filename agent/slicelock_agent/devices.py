@@ -120,7 +120,10 @@ def _locked(path: Path, device: str) -> IO[str]:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.fdopen(os.open(path, flags, 0o644), "r+")
     except OSError as failure:
-        raise ConfigurationError(f"Device {device} cannot be held with {path}: {failure.strerror}.") from None
+        raise ConfigurationError(
+            f"Device {device} cannot be held with {path}: {failure.strerror}.",
+            advice="Let the agent's user write this file, which must be no link, and its folder.",
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

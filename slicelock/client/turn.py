@@ -23,6 +23,8 @@ from slicelock.protocol.refusals import named
 
 log = logging.getLogger("slicelock")
 
+ANEW = "Ask for a new one, with turn() or acquire()."
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
@@ -132,13 +134,16 @@ class BaseTurn(ABC):
         if part.loss:
             raise part.loss
         if not self._held:
-            raise TurnError(f"There is no turn on {named(part)} any more: it was yielded.")
+            raise TurnError(f"There is no turn on {named(part)} any more: it was yielded.", advice=ANEW)
 
     def _next_part(self, timeout: float | None) -> None:
         """Ask for the same again, for the slices still had: after being away."""
         self._refuse_child()
         if not self._away:
-            raise TurnError(f"The turn on {named(self._part)} has not been left, so there is no way back.")
+            raise TurnError(
+                f"The turn on {named(self._part)} has not been left, so there is no way back.",
+                advice="Call leave() before come_back(), or use away().",
+            )
         self._away = False
         wish = replace(self._part.wish, slices=self._left_with, timeout=timeout, wait=True)
         self._part = Part(wish, self._part.run)
@@ -166,7 +171,7 @@ class BaseTurn(ABC):
     def _to_give(self, slices: tuple[str, ...]) -> tuple[str, ...]:
         """The slices for the yield call, none for the whole turn; TurnError when there is nothing."""
         if not self._held:
-            raise TurnError(f"There is no turn on {named(self._part)} to yield.")
+            raise TurnError(f"There is no turn on {named(self._part)} to yield.", advice=ANEW)
         if slices and (unknown := set(slices).difference(self._part.slices_left)):
             raise TurnError(
                 f"This turn has no slice {' '.join(sorted(unknown))}; it has {' '.join(self.slices)}."

@@ -208,7 +208,8 @@ def _refused(verb: str, tag: str | None, why: str, ours: bool) -> SlicelockError
     by = ", because the run has no turn" if ours else ""
     return SlicelockError(
         f"torch_memory_saver.{verb}({tag!r}) was not carried out: {why}{by}. The library would have ended "
-        "the process."
+        "the process.",
+        advice="Call it inside a turn." if ours else "Pause what is awake, resume what is paused.",
     )
 
 

@@ -54,7 +54,10 @@ def _foreign(entry: EntryPoint) -> Any:
 def _make(name: str, kind: Any, context: BackendContext) -> Backend:
     made = kind(context)
     if not isinstance(made, Backend):
+        asked = {*vars(Backend), *Backend.__annotations__}
+        lacking = sorted(one for one in asked if not one.startswith("_") and not hasattr(made, one))
         raise BackendUnavailable(
-            f"The backend {name!r} lacks some of what slicelock_agent.backends.base asks."
+            f"The backend {name!r} lacks {', '.join(lacking)}, which slicelock_agent.backends.base asks for.",
+            advice="Repair, update or remove the package that brings it.",
         )
     return made
