@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 GIB = 1 << 30
@@ -50,22 +51,34 @@ def left_in(group: Path) -> int | None:
     return None if limit == "max" else int(limit) - current + int(stat.get("inactive_file", 0))
 
 
-def refusal_by_groups(nbytes: int, pid: int | str = "self") -> str:
-    """Why a control group's limit does not allow so many bytes more; empty when all do."""
-    for group in groups_of(pid):
-        room = left_in(group)
-        if room is not None and nbytes > room:
-            return f"the memory limit of {group} leaves {readable(max(0, room))}"
+def refusal_by_groups(needed: Mapping[Path, int], promised: int = 0) -> str:
+    """Why a control group's limit does not allow so many bytes more in it; empty when all do.
+
+    `promised`: bytes that were given away already and are not used yet.
+    """
+    for group, size in needed.items():
+        limited = left_in(group)
+        if limited is not None and size > (left := limited - promised):
+            return f"the memory limit of {group} leaves {readable(max(0, left))}, {readable(size)} are needed"
     return ""
 
 
-def refusal(nbytes: int, pid: int | str = "self") -> str:
-    """Why so many bytes more cannot be had, with the numbers; empty when they can."""
-    total, free = available()
-    left = free - reserve_of(total)
+def refusal_here(nbytes: int, promised: int = 0) -> str:
+    """Why the control groups of this process do not allow so many bytes more; empty when they do."""
+    return refusal_by_groups(dict.fromkeys(groups_of("self"), nbytes), promised)
+
+
+def refusal(nbytes: int, promised: int = 0, machine: tuple[int, int] | None = None) -> str:
+    """Why this process cannot have so many bytes more, with the numbers; empty when it can.
+
+    `machine`: what `available` has told of it. `promised`: as for control groups.
+    """
+    total, free = machine or available()
+    reserve = reserve_of(total)
+    left = free - promised - reserve
     if nbytes > left:
         return (
-            f"the machine can give {readable(max(0, left))} "
-            f"({readable(free)} available, {readable(reserve_of(total))} kept in reserve)"
+            f"host memory does not suffice: {readable(nbytes)} are needed, {readable(max(0, left))} can "
+            f"be given ({readable(free)} available, {readable(reserve)} kept in reserve)"
         )
-    return refusal_by_groups(nbytes, pid)
+    return refusal_here(nbytes, promised)

@@ -15,13 +15,11 @@ AGENT = ROOT / "agent/slicelock_agent"
 RUNBOOK = (ROOT / "docs/how-to/runbook.md").read_text()
 TABLE = RUNBOOK.partition("<!-- reasons -->")[2].partition("<!-- /reasons -->")[0]
 PHRASES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.MULTILINE)
-SOURCES = (
-    "eviction.py",
-    "station.py",
-    "host_budget.py",
-    "backends/hooks.py",
-    "backends/sim.py",
-    "backends/cuda/backend.py",
+HOST_MEMORY = ROOT / "slicelock/host_memory.py"
+REASONERS = (  # whose answers become reasons
+    (AGENT / "station.py", "hidden"),
+    (HOST_MEMORY, "refusal"),
+    (HOST_MEMORY, "refusal_by_groups"),
 )
 PASSED_ON = {"{}", "it could not be evicted from here: {}"}  # another's reason, which has its own row
 
@@ -45,8 +43,8 @@ def reasons() -> Iterator[str]:
             yield text_of(node.args[0])
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason":
             yield text_of(node.value)
-    for file, function in (("station.py", "hidden"), ("host_budget.py", "refusal")):
-        for found in ast.walk(ast.parse((AGENT / file).read_text())):
+    for file, function in REASONERS:
+        for found in ast.walk(ast.parse(file.read_text())):
             if isinstance(found, ast.FunctionDef) and found.name == function:
                 yield from (
                     text_of(one.value) for one in ast.walk(found) if isinstance(one, ast.Return) and one.value
@@ -78,7 +76,9 @@ def test_every_kind_that_scripts_know_is_in_the_runbook() -> None:
 
 
 def test_the_runbook_has_no_reason_that_there_is_not() -> None:
-    code = "".join(path.read_text() for path in (*AGENT.rglob("*.py"), *lua_root().rglob("*.lua")))
+    code = "".join(
+        path.read_text() for path in (*AGENT.rglob("*.py"), HOST_MEMORY, *lua_root().rglob("*.lua"))
+    )
     code = re.sub(r'"\s*f?"', "", code).replace("' .. node .. '", "")
     for phrase in PHRASES:
         for part in phrase.split(" … "):

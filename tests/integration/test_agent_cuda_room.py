@@ -356,7 +356,8 @@ async def test_n13_too_little_host_memory_is_told_before_the_lock(tmp_path: Path
 async def test_n13_so_is_a_control_group_without_room(
     rig: GpuRig, one: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slicelock_agent.backends.cuda.host.left_in", lambda group: 8 * GIB)
+    monkeypatch.setattr("slicelock.host_memory.groups_of", lambda pid: [])  # the agent's own have room
+    monkeypatch.setattr("slicelock.host_memory.left_in", lambda group: 8 * GIB)
     rig.has("a", one, 10 * GIB)
     await rig.turn("a", 10)
     result = await rig.turn("b", 20)

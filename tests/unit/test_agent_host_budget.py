@@ -64,7 +64,7 @@ def test_a_group_with_a_limit_counts_and_its_file_cache_does_not(tmp_path: Path)
 
 def test_a_limit_of_the_group_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = group(tmp_path, str(10 * GIB), 9 * GIB, 0)
-    monkeypatch.setattr("slicelock_agent.host_budget.groups_of", lambda pid: [tight])
+    monkeypatch.setattr("slicelock.host_memory.groups_of", lambda pid: [tight])
     assert "the memory limit of" in budget(60).refusal(2 * GIB)
     assert not budget(60).refusal(GIB)
 

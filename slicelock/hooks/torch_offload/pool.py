@@ -69,7 +69,7 @@ class Allowance:
             return host_memory.refusal(nbytes)
         if self._used + nbytes > self.limit:
             return f"{SETTING} is {readable(self.limit)}"
-        return host_memory.refusal_by_groups(nbytes)
+        return host_memory.refusal_here(nbytes)
 
 
 def block_for(limit: int | None) -> int:

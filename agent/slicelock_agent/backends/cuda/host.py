@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from slicelock.host_memory import groups_of, left_in, readable
+from slicelock.host_memory import groups_of, refusal_by_groups
 from slicelock_agent.backends.cuda.discovery import GROUPS, Process
 
 
@@ -19,8 +19,4 @@ def refusal(sizes: Mapping[Process, int], root: Path = GROUPS) -> str:
     for one, size in sizes.items():
         for group in groups_of(one.pid, root):
             needed[group] = needed.get(group, 0) + size
-    for group, size in needed.items():
-        room = left_in(group)
-        if room is not None and size > room:
-            return f"the memory limit of {group} leaves {readable(max(0, room))}, {readable(size)} are needed"
-    return ""
+    return refusal_by_groups(needed)
