@@ -19,6 +19,8 @@ from slicelock.logs import LogFormat, LogLevel
 
 PREFIX = "SLICELOCK_"
 FILE = Path(".env")
+WAYS = ("hooks", "cuda", "kill")
+"""All ways to evict a run, the gentlest first."""
 
 
 class Mode(StrEnum):
@@ -365,8 +367,8 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
         if not isinstance(value, str):
             return value
         ways = tuple(part.strip() for part in value.split(","))
-        if unknown := set(ways) - {"hooks", "cuda", "kill"}:
-            raise ValueError(f"{sorted(unknown)} is not among hooks, cuda, kill")
+        if unknown := set(ways).difference(WAYS):
+            raise ValueError(f"{', '.join(sorted(unknown))} is not among {', '.join(WAYS)}")
         return ways
 
     @field_validator("allow_uids", mode="before")

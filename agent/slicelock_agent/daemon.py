@@ -18,7 +18,7 @@ from slicelock.errors import SlicelockError
 from slicelock.exits import UsageError, exit_code
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
-from slicelock.settings import AgentSettings
+from slicelock.settings import WAYS, AgentSettings
 from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
 from slicelock_agent.devices import parse_slices
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--node", help="this machine's name in the pool (SLICELOCK_NODE; default: the host name)")
     add("--pool", help="the coordination domain (SLICELOCK_POOL)")
     add("--state-dir", help="the folder with the agent's journal (SLICELOCK_STATE_DIR)")
-    add("--fallback", help="how runs may be evicted, in order: hooks,cuda,kill (SLICELOCK_FALLBACK)")
+    add("--fallback", help=f"how runs may be evicted, in order: {','.join(WAYS)} (SLICELOCK_FALLBACK)")
     add("--check", action="store_true", help="look at this machine's GPUs and who uses them, and end")
     add("--health", action="store_true", help="look whether this node's agent is heard of, and end")
     add("--json", action="store_true", help="with --check: print JSON")

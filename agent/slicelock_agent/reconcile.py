@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
 
+from slicelock.settings import WAYS
 from slicelock.states import RunState, SliceState
 
 ON_DEVICE = frozenset({RunState.LOADED, RunState.POISONED})
 UNFINISHED = frozenset({RunState.SNAPSHOTTING, RunState.RESTORING, RunState.UNKNOWN})
-WAYS = ("hooks", "cuda", "kill")
 DAY_OF_FENCES = 86_400_000 * 1024
 """A fence is at least Redis' clock in ms times 1024; one that is a day ahead comes from a broken clock or a
 broken writer.

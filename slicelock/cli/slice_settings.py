@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
-WAYS = ("hooks", "cuda", "kill")
+from slicelock.settings import WAYS
+
 SIZE, FLAG = TypeAdapter(ByteSize), TypeAdapter(bool)
 
 Option = Annotated[
