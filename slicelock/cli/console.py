@@ -1,10 +1,13 @@
-"""Where output goes: results to standard output, everything else to standard error."""
+"""Where output goes: results to standard output, everything else to standard error; and how a command is
+asked to end.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -73,3 +76,16 @@ def progress() -> Generator[Callable[[str], None]]:
         return
     with console.status("starting") as status:
         yield lambda line: status.update(Text(line))
+
+
+@contextmanager
+def stopping() -> Generator[Callable[[], bool]]:
+    """Ctrl-C, SIGTERM and SIGHUP ask to stop; a question that tells whether one came."""
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in signals}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,8 +10,7 @@ import typer
 
 from slicelock.cli import options
 from slicelock.cli.app import app
-from slicelock.cli.console import say
-from slicelock.cli.up import stopping
+from slicelock.cli.console import say, stopping
 from slicelock.metrics import check_installed
 from slicelock.settings import StoreSettings, listening_at
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ import typer
 
 from slicelock.cli import options
 from slicelock.cli.app import app
-from slicelock.cli.console import say
+from slicelock.cli.console import say, stopping
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import AgentError, ConfigurationError
 from slicelock.keys import check_name
@@ -117,16 +116,3 @@ def environment(url: str, pool: str, stack: ExitStack, slices: Mapping[str, str]
         devices = stack.enter_context(scratch(SHARED_MEMORY, "up"))
         env |= {"SLICELOCK_SIM_DIR": str(devices), "SLICELOCK_SIM_DEVICE": simulated[0]}
     return env
-
-
-@contextmanager
-def stopping() -> Generator[Callable[[], bool]]:
-    """Ctrl-C, SIGTERM and SIGHUP ask to stop; a question that tells whether one came."""
-    came: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in signals}
-    try:
-        yield lambda: bool(came)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
