@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from slicelock.errors import ConfigurationError
-from slicelock.hooks.server import GIB, RESIDUE_GIB
+from slicelock.hooks.serving import GIB, RESIDUE_GIB
 from slicelock.servers import Plan
 
 HINT = "--server"

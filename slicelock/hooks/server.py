@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SnapshotFailed
 from slicelock.hooks.moved import Moved
+from slicelock.hooks.serving import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.servers import Kind, ModelServer, Plan, Sglang, Vllm, VllmHttp, Wire, fleet
 from slicelock.servers.plan import kind_of, mode_of
-
-T = TypeVar("T")
-
-GIB = 1024**3
-RESIDUE_GIB = 4.0
-"""What a sleeping engine keeps on each device: its context, kernels, captured graphs, communicators."""
-UNDO_S = 30.0
-"""How long going back may take; with `deadline` it stays below an agent's own patience, 120 s."""
 
 
 class Server:
@@ -110,37 +99,3 @@ class Server:
     def _load(self) -> Callable[[], Awaitable[None]] | None:
         refill = self._refill
         return None if refill is None else lambda: called(refill)
-
-
-def check_refill(kind: Kind, level: int, reload: object) -> None:
-    """ConfigurationError where weights would be dropped for good."""
-    if kind is Kind.VLLM and level == 2 and not reload:
-        raise ConfigurationError(
-            "vLLM's sleep level 2 drops the weights.",
-            advice="Say with reload=… how they are filled again, or use level 1.",
-        )
-
-
-def words(failures: Mapping[str, str]) -> str:
-    """Why it failed, by server, in one line."""
-    return "; ".join(f"{name}: {why}" for name, why in failures.items())
-
-
-async def called(work: Callable[[], object]) -> None:
-    """Call the job's own code: a coroutine function on this loop, a plain one beside it."""
-    if inspect.iscoroutinefunction(work):
-        await cast(Callable[[], Awaitable[object]], work)()
-        return
-    result = await asyncio.to_thread(work)
-    if inspect.isawaitable(result):
-        await result
-
-
-def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a loop of its own, whatever runs in this thread already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1, "slicelock-server") as thread:
-        return thread.submit(asyncio.run, work).result()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
 from slicelock.hooks.moved import Moved
-from slicelock.hooks.server import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
+from slicelock.hooks.serving import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.servers import Kind, Mode, NoAnswer, Plan, ServerError, Vllm, fleet
 from slicelock.servers.plan import mode_of
 from slicelock.servers.vllm import KNOWS_MODES
