@@ -16,7 +16,8 @@ from slicelock.metrics.serving import MetricsServer
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
 from slicelock_agent.observing import Observer
-from slicelock_agent.switcher import Result, Switcher
+from slicelock_agent.result import Result
+from slicelock_agent.switcher import Switcher
 
 PATIENCE_S = 2.0  # for the event loop to show that it is alive
 FIXED = ("pool", "node")

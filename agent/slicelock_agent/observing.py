@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicelock_agent.switcher import Result
+from slicelock_agent.result import Result
 
 
 class Observer:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from slicelock_agent.backends.base import BackendContext
 from slicelock_agent.backends.sim import SimBackend
 from slicelock_agent.journal import Journal
-from slicelock_agent.switcher import Result
+from slicelock_agent.result import Result
 
 from slicelock.sim import device as sim_device
 from tests.support.rig import FakeHooks, Rig

@@ -13,7 +13,7 @@ import pytest
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.observing import Observer
 from slicelock_agent.pulse import Facts, Pulse
-from slicelock_agent.switcher import Result
+from slicelock_agent.result import Result
 
 from slicelock.codec import Command
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
