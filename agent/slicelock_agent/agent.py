@@ -23,8 +23,8 @@ from slicelock_agent.devices import DeviceLocks, accelerator_for, in_words, reso
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.introducing import identity_of, introduce
 from slicelock_agent.journal import Journal
+from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.registry import Registry
@@ -134,7 +134,7 @@ class Agent:
         )
         me, silent_ms = identity_of(journal.id), int(settings.silent * 1000)
         facts = Facts(settings.node, me, self._version, silent_ms, settings.beat)
-        observed, serve = self._observed()
+        observed, serve = self._listener()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
         channel = Keys(settings.pool).node_channel(settings.node)
         self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
@@ -164,7 +164,7 @@ class Agent:
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
         serve()
 
-    def _observed(self) -> tuple[Observer, Callable[[], None]]:
+    def _listener(self) -> tuple[Listener, Callable[[], None]]:
         """What counts what happens, and what serves that once there is something to tell."""
         if (address := self._settings.metrics) is None:
             return QUIET, lambda: None

@@ -15,7 +15,7 @@ from slicelock.metrics.families import CALLS_S, SWITCHES_S, Families, Family, Ki
 from slicelock.metrics.serving import MetricsServer
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
-from slicelock_agent.observing import Observer
+from slicelock_agent.listening import Listener
 from slicelock_agent.result import Result
 from slicelock_agent.switcher import Switcher
 
@@ -63,7 +63,7 @@ FAMILIES = (
 )
 
 
-class AgentMetrics(Observer):
+class AgentMetrics(Listener):
     """Counts what an agent does, in a registry of its own. `switchers` is asked at each scrape."""
 
     def __init__(

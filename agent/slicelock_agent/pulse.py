@@ -14,8 +14,8 @@ from slicelock.errors import SlicelockError
 from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply, Results
 from slicelock_agent.introducing import other
+from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.observing import QUIET, Observer
 from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry
 from slicelock_agent.result import Result
@@ -78,7 +78,7 @@ class Pulse:
         facts: Facts,
         registry: Registry,
         mailbox: Mailbox,
-        observer: Observer = QUIET,
+        listener: Listener = QUIET,
     ) -> None:
         self.switchers: dict[str, Switcher] = {}
         self.unknown: set[str] = set()
@@ -86,7 +86,7 @@ class Pulse:
         self.answered = asyncio.Event()
         """Set with each reply."""
         self._store, self.facts, self._registry, self._mailbox = store, facts, registry, mailbox
-        self._observer = observer
+        self._listener = listener
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = self._haste = False
         self._epoch, self._unsettled = 0, set[str]()
@@ -131,7 +131,7 @@ class Pulse:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
         self._results = [one for one in self._results if one.slice != result.slice] + [result]
         self.wake()
-        self._observer.told(result)
+        self._listener.told(result)
 
     async def told_all(self) -> None:
         """Return when Redis has every result."""
@@ -146,7 +146,7 @@ class Pulse:
             try:
                 if not self._store.is_open:
                     await self._store.open()
-                    self._observer.connected()
+                    self._listener.connected()
             except SlicelockError as failure:  # also rights or a password that were changed
                 self._complain(failure)
                 await asyncio.sleep(RETRY_S)
@@ -172,9 +172,9 @@ class Pulse:
                 reply = other(self.facts.node, self.facts.agent, reply)
             self._hear(reply, results, exits, None if haste else regular)
             if isinstance(reply, SlicelockError):
-                self._observer.failed()
+                self._listener.failed()
             else:
-                self._observer.answered(time.monotonic() - begun)
+                self._listener.answered(time.monotonic() - begun)
 
         try:
             call = self.facts.results(results) if haste else self._everything(results, exits)
@@ -249,13 +249,13 @@ class Pulse:
         # A run that is new here is looked at first: its processes come with the answer.
         done = switcher is not None and wanted.run in self._registry.runs and switcher.expect(wanted)
         if done:
-            self._observer.wished("message")
+            self._listener.wished("message")
         return done
 
     def _take(self, reply: BeatReply, regular: bool) -> None:
         if reply.epoch != self._epoch:
             self._epoch = reply.epoch
-            self._observer.epoch(reply.epoch)
+            self._listener.epoch(reply.epoch)
             self._registry.forget_revisions()
         self._registry.learn(reply.runs)
         for name, switcher in self.switchers.items():
@@ -285,7 +285,7 @@ class Pulse:
             else:
                 self.unknown.add(name)
             if one.asks and one.fence != switcher.wanted.fence:
-                self._observer.wished("poll" if regular else "message")
+                self._listener.wished("poll" if regular else "message")
             switcher.want(one, again=regular)
         except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
             self._complain_of(f"slice {name}", failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicelock_agent.result import Result
 
 
-class Observer:
+class Listener:
     """Hears everything and does nothing."""
 
     def told(self, result: Result) -> None:
@@ -27,4 +27,4 @@ class Observer:
         """Another turn is wanted on a slice; found by a `message` or by a `poll`."""
 
 
-QUIET = Observer()
+QUIET = Listener()
