@@ -13,14 +13,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.states import RunState
 from slicelock.wire import Acquire, AcquireReply, Cancel, Yield
 from slicelock_agent import processes
 from slicelock_agent.registry import Process, Registry
+from slicelock_agent.store import Runner
 from slicelock_agent.switcher import Switcher
 
 log = logging.getLogger("slicelock_agent")
@@ -37,12 +36,6 @@ FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
 LEASE_MS, WAIT_MS = 60_000, 15_000
 MEMBER = "agent"
 WAITING = frozenset({"QUEUED", "SWITCHING", "GATHERING"})
-
-
-class Runner(Protocol):
-    """Runs scripts one by one: a `DirectStore`."""
-
-    async def run(self, command: Command[R]) -> R: ...
 
 
 @dataclass(slots=True)

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from slicelock.codec import Command, R
 from slicelock.errors import ConfigurationError
 from slicelock.model import Picture, SliceView
 from slicelock.wire import Declare, DeclareReply, Status
-
-
-class Runner(Protocol):
-    """Runs scripts one by one: a `DirectStore`."""
-
-    async def run(self, command: Command[R]) -> R: ...
-
+from slicelock_agent.store import Runner
 
 Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
 """A slice's nodes with their devices, and its settings."""

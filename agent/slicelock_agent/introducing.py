@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable
-from typing import Protocol
 
 from slicelock.errors import ConfigurationError
 from slicelock.identity import boot_id
 from slicelock.wire import Beat, BeatReply
+from slicelock_agent.store import Runner
 
 log = logging.getLogger("slicelock_agent")
 
 LOOK_S = 0.25
-
-
-class Runner(Protocol):
-    """Runs a beat: a `DirectStore`."""
-
-    def run(self, command: Beat) -> Awaitable[BeatReply]: ...
 
 
 def identity_of(journal: str) -> str:

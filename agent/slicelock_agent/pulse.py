@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from slicelock.codec import Command, R
 from slicelock.errors import SlicelockError
 from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply, Results
@@ -19,6 +18,7 @@ from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.reconcile import Wanted, hinted
 from slicelock_agent.registry import Registry
 from slicelock_agent.result import Result
+from slicelock_agent.store import Caller
 from slicelock_agent.switcher import Switcher
 
 log = logging.getLogger("slicelock_agent")
@@ -30,15 +30,6 @@ BEATS_MISSED = 5
 REST_S = 0.01
 """Before a beat that only has more to reap, so that a large backlog does not keep Redis busy alone; and
 before the rest of what a beat would say, when a result that somebody waits for has gone out by itself."""
-
-
-class Caller(Protocol):
-    """Runs scripts and hands over the replies: a `DirectStore`."""
-
-    @property
-    def is_open(self) -> bool: ...
-    async def open(self) -> None: ...
-    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

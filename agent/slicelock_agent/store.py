@@ -1,0 +1,24 @@
+"""What the agent asks of its store, which is a `DirectStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from slicelock.codec import Command, R
+from slicelock.errors import SlicelockError
+
+
+class Runner(Protocol):
+    """Runs scripts one by one."""
+
+    async def run(self, command: Command[R]) -> R: ...
+
+
+class Caller(Protocol):
+    """Runs scripts and hands over the replies."""
+
+    @property
+    def is_open(self) -> bool: ...
+    async def open(self) -> None: ...
+    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None: ...
