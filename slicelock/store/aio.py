@@ -17,7 +17,7 @@ from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Step, Wait
 from slicelock.store.connect import AsyncLink, pack
-from slicelock.store.failures import explain
+from slicelock.store.failures import CLOSED, explain
 from slicelock.store.opening import Endpoint, opened_async
 from slicelock.store.replicas import Replicas
 from slicelock.store.server import Server
@@ -159,7 +159,7 @@ class AsyncStore:
 
     async def _connect(self) -> AsyncLink:
         if self._closed:
-            raise StoreError("The connection to Redis was closed, since this party of the pool has ended.")
+            raise StoreError(CLOSED)
         link, self._server = await opened_async(self._endpoint, self._timeout)
         self._link = link
         await self._close_with_loop()

@@ -20,6 +20,7 @@ from redis.exceptions import (
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 
+CLOSED = "The connection to Redis was closed, since this party of the pool has ended."
 # The server has refused the call for reasons that pass; nothing was done.
 PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 # What the operator of the server can do about them, where they do not pass by themselves.

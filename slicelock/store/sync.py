@@ -16,7 +16,7 @@ from slicelock.scripts import Source, load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.store.connect import pack
-from slicelock.store.failures import explain
+from slicelock.store.failures import CLOSED, explain
 from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
 from slicelock.store.replicas import Replicas
@@ -25,7 +25,6 @@ from slicelock.store.server import Server
 T = TypeVar("T")
 
 CLOSE_S = 2.0
-CLOSED = "The connection to Redis was closed, since this party of the pool has ended."
 
 
 class Inbox(Protocol):
