@@ -16,6 +16,7 @@ from slicelock.client.block import refuse_generator
 from slicelock.client.turn import AsyncTurn, Turn, current
 from slicelock.errors import TurnError
 from slicelock.keys import check_name
+from slicelock.loops import running_loop
 
 log = logging.getLogger("slicelock")
 
@@ -165,19 +166,12 @@ def _can_leave(turn: Turn | AsyncTurn) -> bool:
 
 
 def _await(outcome: Future[None]) -> None:
-    if not outcome.done() and _in_event_loop():
+    if not outcome.done() and running_loop() is not None:
         raise TurnError(
             "Plain `away` blocks of one event loop would wait for each other.",
             advice="Use `async with slicelock.away()`, or a coroutine function.",
         )
     outcome.result()
-
-
-def _in_event_loop() -> bool:
-    try:
-        return asyncio.get_running_loop().is_running()
-    except RuntimeError:
-        return False
 
 
 async def _awaited(outcome: Future[None]) -> None:

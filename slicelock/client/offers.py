@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from slicelock.client.slices import ground_of
 from slicelock.companion import Hook, Offer
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
+from slicelock.loops import running_loop
 from slicelock.settings import Settings
 
 H = TypeVar("H", bound=Hook)
@@ -35,12 +35,5 @@ def register(hook: H, *, slices: Sequence[str] = (), settings: Settings | None =
     party = ground_of(settings or Settings.load()).party
     if party is None:
         return hook
-    party.offer(Offer(hook, names, _running_loop()))
+    party.offer(Offer(hook, names, running_loop()))
     return hook
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

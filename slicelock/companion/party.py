@@ -25,6 +25,7 @@ from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.launch import who_am_i
 from slicelock.companion.thread import Companion
 from slicelock.errors import SlicelockError, StoreTimeout, TurnError
+from slicelock.loops import running_loop
 from slicelock.model import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
@@ -172,16 +173,9 @@ def _close_in(loop: asyncio.AbstractEventLoop, store: AsyncStore, until: float) 
     if not loop.is_running():
         return
     closing = asyncio.run_coroutine_threadsafe(store.aclose(), loop)
-    if loop is not _loop_of_this_thread():
+    if loop is not running_loop():
         with contextlib.suppress(TimeoutError, CancelledError):
             closing.result(max(until - time.monotonic(), 0.0))
-
-
-def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 _parties: weakref.WeakSet[Party] = weakref.WeakSet()

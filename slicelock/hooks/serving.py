@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 from slicelock.errors import ConfigurationError
+from slicelock.loops import running_loop
 from slicelock.servers import Kind
 
 T = TypeVar("T")
@@ -46,9 +47,7 @@ async def called(work: Callable[[], object]) -> None:
 
 def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on a loop of its own, whatever runs in this thread already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if running_loop() is None:
         return asyncio.run(work)
     with ThreadPoolExecutor(1, "slicelock-server") as thread:
         return thread.submit(asyncio.run, work).result()

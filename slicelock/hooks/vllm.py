@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
 from slicelock.hooks.moved import Moved
 from slicelock.hooks.serving import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
+from slicelock.loops import running_loop
 from slicelock.servers import Kind, Mode, NoAnswer, Plan, ServerError, Vllm, fleet
 from slicelock.servers.plan import mode_of
 from slicelock.servers.vllm import KNOWS_MODES
@@ -55,7 +56,7 @@ class VllmEngine:
         self._engine, self._deadline, self._loop = (
             EngineControl(engine, timeout),
             deadline,
-            loop or _running(),
+            loop or running_loop(),
         )
         self._servers = [Vllm(self._engine, plan)]
         self.residue_bytes = round(residue_gib * GIB)
@@ -87,7 +88,7 @@ class VllmEngine:
         if not self._engine.is_async:
             return in_own_loop(work)
         loop = self._engine.loop or self._loop
-        if loop is None or not loop.is_running() or loop is _running():
+        if loop is None or not loop.is_running() or loop is running_loop():
             work.close()
             raise SlicelockError(_why_not(loop, self._engine.name))
         future = asyncio.run_coroutine_threadsafe(work, loop)
@@ -104,13 +105,6 @@ def _why_not(loop: asyncio.AbstractEventLoop | None, name: str) -> str:
     if loop.is_running():
         return f"The hook of {name} waits for that engine's event loop, so it cannot be called on it."
     return f"The event loop of {name} is not running, so the engine cannot be spoken to."
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class EngineControl:
