@@ -1,4 +1,5 @@
-"""Everything slicelock raises. A class's docstring is its default message.
+"""Everything slicelock raises is one of these, or a subclass that one part has for itself: the command line,
+the driver, model servers. A class's docstring is its default message.
 
 SlicelockError
 ├── ConfigurationError        a setting is missing or makes no sense
