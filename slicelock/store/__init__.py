@@ -1,4 +1,9 @@
-"""Redis: connections, scripts and flows, messages. Nothing else in slicelock talks to it."""
+"""Redis: connections, scripts and flows, messages. Nothing else in slicelock talks to it, except two benches
+that measure against it.
+
+Scripts are run, each by one connection: by `Store` in threads, by `AsyncStore` in an event loop, and by
+`DirectStore` in the agent's, with callbacks. Messages are heard by `Subscription` and `DirectSubscription`.
+"""
 
 from slicelock.store.aio import AsyncInbox, AsyncStore
 from slicelock.store.direct import DirectStore, DirectSubscription
