@@ -1,8 +1,10 @@
-"""The companion: one daemon thread per process that keeps its turns alive, whatever the program does.
+"""The companion: a daemon thread that keeps a party's turns alive, whatever the program does. A process has
+one, as long as all its slices are used by the same settings.
 
 It renews everything in one call, wakes whoever waits when a message comes, passes hook commands on,
 delivers yields and cancels that Redis has not answered, and tells holders that they have lost. It survives
-every error; only the end of the process or `stop()` ends it.
+every error; only the end of the process or `stop()` ends it. Hooks run in a thread of their own
+(`HookRunner`), and with Sentinels another one looks for the primary (`PrimaryWatch`).
 """
 
 from __future__ import annotations
