@@ -26,7 +26,10 @@ def check_name(kind: str, name: str, error: type[ConfigurationError] = Configura
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The names of one pool's keys and channels."""
+    """The names of one pool's keys and channels.
+
+    All are here, also those that only Lua uses: a test compares them with Lua's, and tests look into a pool.
+    """
 
     pool: str
 

@@ -48,6 +48,8 @@ class RunState(StrEnum):
     UNKNOWN = "unknown"
 
 
+# An agent holds its runs to theirs at each step (`advance`); tests hold the requests in Redis to theirs, and
+# the docs' charts to all.
 TRANSITIONS: dict[type[StrEnum], dict[StrEnum, frozenset[StrEnum]]] = {
     SliceState: {
         SliceState.FREE: frozenset({SliceState.SWITCHING, SliceState.HELD}),
