@@ -57,11 +57,11 @@ class Phase(IntEnum):
 class _Header(Structure):
     magic: bytes
     version: int
-    lanes: int
-    _fields_ = [("magic", c_char * 8), ("version", c_uint64), ("lanes", c_uint64)]
+    rows: int
+    _fields_ = [("magic", c_char * 8), ("version", c_uint64), ("rows", c_uint64)]
 
 
-class _Lane(Structure):
+class _Row(Structure):
     """One device. The first three fields are the page's maker's, then two of the leaver's, two of the
     comer's.
     """
@@ -102,7 +102,7 @@ class Exchange:
         self._file = path.open("r+b")
         try:
             self._memory = mmap.mmap(self._file.fileno(), 0)
-            self._lanes = self._read_lanes(path)
+            self._rows = self._read_rows(path)
         except (ValueError, ConfigurationError) as failure:
             self._file.close()
             raise ConfigurationError(f"{path} is no exchange page: {failure}") from None
@@ -115,7 +115,7 @@ class Exchange:
         with path.open("xb") as file:
             file.write(bytes(_Header(MAGIC, VERSION, len(budgets))))
             for key, budget in budgets.items():
-                file.write(bytes(_Lane(key.encode()[:KEY_BYTES], max(0, budget - margin), margin)))
+                file.write(bytes(_Row(key.encode()[:KEY_BYTES], max(0, budget - margin), margin)))
         return cls(path)
 
     def __enter__(self) -> Self:
@@ -126,45 +126,45 @@ class Exchange:
 
     def close(self) -> None:
         """Let go of the page. A side still under way counts as dead from here on."""
-        self._lanes.clear()
+        self._rows.clear()
         self._file.close()  # and with it all locks; the mapping goes with the last that looks at it
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The devices that are exchanged."""
-        return tuple(self._lanes)
+        return tuple(self._rows)
 
     def has(self, key: str) -> bool:
         """Whether this device is exchanged."""
-        return key[:KEY_BYTES] in self._lanes
+        return key[:KEY_BYTES] in self._rows
 
     def progress(self, key: str) -> Progress:
         """How far both sides are."""
-        _, lane = self._lanes[key[:KEY_BYTES]]
-        return Progress(Phase(lane.leaver), lane.freed, Phase(lane.comer), lane.taken)
+        _, row = self._rows[key[:KEY_BYTES]]
+        return Progress(Phase(row.leaver), row.freed, Phase(row.comer), row.taken)
 
     def leaving(self, key: str) -> LeavingSide:
         """Begin as the leaver; ConfigurationError when another process already does."""
-        number, lane = self._lanes[key[:KEY_BYTES]]
+        number, row = self._rows[key[:KEY_BYTES]]
         return LeavingSide(
-            lane, Lock(self._file.fileno(), 2 * number), Lock(self._file.fileno(), 2 * number + 1)
+            row, Lock(self._file.fileno(), 2 * number), Lock(self._file.fileno(), 2 * number + 1)
         )
 
     def coming(self, key: str, free_bytes: Callable[[], int], patience: float = PATIENCE_S) -> ComingSide:
         """Begin as the comer; ConfigurationError when another process already does."""
-        number, lane = self._lanes[key[:KEY_BYTES]]
+        number, row = self._rows[key[:KEY_BYTES]]
         leaver = Lock(self._file.fileno(), 2 * number)
-        return ComingSide(lane, Lock(self._file.fileno(), 2 * number + 1), leaver, free_bytes, patience)
+        return ComingSide(row, Lock(self._file.fileno(), 2 * number + 1), leaver, free_bytes, patience)
 
-    def _read_lanes(self, path: Path) -> dict[str, tuple[int, _Lane]]:
+    def _read_rows(self, path: Path) -> dict[str, tuple[int, _Row]]:
         header = _Header.from_buffer(self._memory)
-        magic, version, count = header.magic, header.version, header.lanes
+        magic, version, count = header.magic, header.version, header.rows
         del header
         if (magic, version) != (MAGIC, VERSION):
             raise ConfigurationError(f"it begins with {magic!r} and version {version}.")
-        places = (sizeof(_Header) + number * sizeof(_Lane) for number in range(count))
-        lanes = [_Lane.from_buffer(self._memory, place) for place in places]
-        return {lane.device.decode(): (number, lane) for number, lane in enumerate(lanes)}
+        places = (sizeof(_Header) + number * sizeof(_Row) for number in range(count))
+        rows = [_Row.from_buffer(self._memory, place) for place in places]
+        return {row.device.decode(): (number, row) for number, row in enumerate(rows)}
 
 
 class Lock:
@@ -196,31 +196,31 @@ class Lock:
 class LeavingSide:
     """What the leaver says and sees of one device."""
 
-    def __init__(self, lane: _Lane, mine: Lock, comers: Lock) -> None:
+    def __init__(self, row: _Row, mine: Lock, comers: Lock) -> None:
         mine.take("leaver")
-        self._lane, self._mine, self._comers = lane, mine, comers
-        if lane.leaver == Phase.NOT_BEGUN:  # a second hook of the same process only goes on counting
-            lane.leaver = Phase.UNDER_WAY
+        self._row, self._mine, self._comers = row, mine, comers
+        if row.leaver == Phase.NOT_BEGUN:  # a second hook of the same process only goes on counting
+            row.leaver = Phase.UNDER_WAY
 
     def freed(self, nbytes: int) -> None:
         """The driver has so many bytes back."""
-        self._lane.freed += nbytes
+        self._row.freed += nbytes
 
     def done(self) -> None:
         """Everything has been given back."""
-        self._lane.leaver = Phase.DONE
+        self._row.leaver = Phase.DONE
         self._mine.let_go()
 
     def take_back(self, patience: float = PATIENCE_S) -> bool:
         """Ask for the memory back; whether it may be taken: the comer has given back what it had, has never
         begun, or is dead. It may have finished by now: then the memory is its own.
         """
-        self._lane.leaver = Phase.GAVE_UP
-        for _ in polling(patience, lambda: self._lane.taken):
+        self._row.leaver = Phase.GAVE_UP
+        for _ in polling(patience, lambda: self._row.taken):
             held = self._comers.held
-            if self._lane.comer == Phase.DONE:  # read after the lock: it is written before that is let go
+            if self._row.comer == Phase.DONE:  # read after the lock: it is written before that is let go
                 return False
-            if self._lane.comer == Phase.GAVE_UP or not held:
+            if self._row.comer == Phase.GAVE_UP or not held:
                 return True
         return False
 
@@ -229,44 +229,44 @@ class ComingSide:
     """What the comer says and sees of one device."""
 
     def __init__(
-        self, lane: _Lane, mine: Lock, leavers: Lock, free_bytes: Callable[[], int], patience: float
+        self, row: _Row, mine: Lock, leavers: Lock, free_bytes: Callable[[], int], patience: float
     ) -> None:
         mine.take("comer")
-        self._lane, self._mine, self._leavers = lane, mine, leavers
+        self._row, self._mine, self._leavers = row, mine, leavers
         self._free_bytes, self._patience = free_bytes, patience
-        if lane.comer == Phase.NOT_BEGUN:
-            lane.comer = Phase.UNDER_WAY
+        if row.comer == Phase.NOT_BEGUN:
+            row.comer = Phase.UNDER_WAY
 
     def admit(self, nbytes: int) -> None:
         """Wait until a block of `nbytes` may be allocated, and count it as taken. RestoreFailed when the
         leaver wants its memory back, or when nothing moves for too long.
         """
-        lane = self._lane
-        for _ in polling(self._patience, lambda: (lane.freed, lane.leaver)):
-            if lane.leaver == Phase.GAVE_UP:
+        row = self._row
+        for _ in polling(self._patience, lambda: (row.freed, row.leaver)):
+            if row.leaver == Phase.GAVE_UP:
                 raise RestoreFailed("The run that was leaving the device needs its memory back.")
-            if self._room_made(nbytes) and self._free_bytes() >= nbytes + lane.margin:
-                lane.taken += nbytes
+            if self._room_made(nbytes) and self._free_bytes() >= nbytes + row.margin:
+                row.taken += nbytes
                 return
         raise RestoreFailed(
             f"No room for the next {readable(nbytes)} on the device within {self._patience:g} s: "
-            f"{readable(self._free_bytes())} are free and {readable(lane.margin)} must stay so."
+            f"{readable(self._free_bytes())} are free and {readable(row.margin)} must stay so."
         )
 
     def done(self) -> None:
         """Everything is on the device."""
-        self._lane.comer = Phase.DONE
+        self._row.comer = Phase.DONE
         self._mine.let_go()
 
     def gave_back(self) -> None:
         """Nothing of this run is on the device any more."""
-        self._lane.comer = Phase.GAVE_UP
+        self._row.comer = Phase.GAVE_UP
         self._mine.let_go()
 
     def _room_made(self, nbytes: int) -> bool:
-        lane = self._lane
-        leaving = lane.leaver != Phase.DONE and self._leavers.held
-        return not leaving or lane.budget + lane.freed >= lane.taken + nbytes
+        row = self._row
+        leaving = row.leaver != Phase.DONE and self._leavers.held
+        return not leaving or row.budget + row.freed >= row.taken + nbytes
 
 
 def polling(patience: float, progress: Callable[[], object]) -> Iterator[None]:
