@@ -41,7 +41,7 @@ class Steps:
 
 
 @dataclass(slots=True)
-class Busy:
+class Utilisation:
     """The mean utilisation of devices, from what is read of them now and then."""
 
     _sum: float = 0.0

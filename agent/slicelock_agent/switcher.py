@@ -15,7 +15,7 @@ from slicelock.errors import SlicelockError
 from slicelock.logs import Line
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
-from slicelock_agent.clocked import Busy
+from slicelock_agent.clocked import Utilisation
 from slicelock_agent.eviction import Eviction
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
@@ -55,7 +55,7 @@ class Switcher:
         self._moved, self._bytes, self._begun = False, 0, 0.0
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
-        self._busy = Busy()
+        self._busy = Utilisation()
         self._at_work, self._progress = REST, cast(Progress | None, None)
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
         self._reloads: Counter[str] = Counter()

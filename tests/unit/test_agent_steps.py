@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from slicelock_agent import clocked
-from slicelock_agent.clocked import Busy, Steps
+from slicelock_agent.clocked import Steps, Utilisation
 from slicelock_agent.result import Result
 
 from tests.support.rig import FakeHooks, Rig
@@ -94,7 +94,7 @@ def test_repetitions_are_counted_together() -> None:
 
 
 def test_the_mean_of_how_busy_the_devices_were() -> None:
-    busy = Busy()
+    busy = Utilisation()
     assert busy.taken() is None
     busy.saw({"0": {"busy": 50}, "1": {"busy": 100}, "2": {"busy": None}})
     busy.saw({"0": {"busy": 25}})
