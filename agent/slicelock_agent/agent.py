@@ -147,19 +147,18 @@ class Agent:
         self._pulse, self._registry, budget = pulse, registry, HostBudget()
         for name, devices in self._slices.items():
             await self._take(name, kinds[name], journal)
-            page = journal.page(name)
             steps = clocked.Steps()
             station = Station(
-                name,
-                devices,
-                page,
-                clocked.outside(kinds[name], steps),
-                clocked.hooks(made["hooks"], steps, partial(kinds[name].used, devices)),
-                registry,
-                budget,
-                settings,
-                partial(self._elsewhere, name),
-                steps,
+                name=name,
+                devices=devices,
+                page=journal.page(name),
+                accelerator=clocked.outside(kinds[name], steps),
+                hooks=clocked.hooks(made["hooks"], steps, partial(kinds[name].used, devices)),
+                registry=registry,
+                budget=budget,
+                settings=settings,
+                elsewhere=partial(self._elsewhere, name),
+                steps=steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
         serve()

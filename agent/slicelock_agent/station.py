@@ -21,7 +21,7 @@ DRIVER_FACTOR = 3.0
 """A verb may take three times its estimate, and half a minute more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Station:
     """What belongs to one slice here."""
 

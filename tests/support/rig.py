@@ -142,14 +142,14 @@ class Rig:
         hooks: Backend = self.hooks
         steps = clocked.Steps()
         station = Station(
-            "s",
-            self.devices,
-            self.book.page("s"),
-            clocked.outside(self.accelerator, steps),
-            clocked.hooks(hooks, steps, lambda: self.accelerator.used(self.devices)),
-            self.registry,
-            self.budget,
-            settings,
+            name="s",
+            devices=self.devices,
+            page=self.book.page("s"),
+            accelerator=clocked.outside(self.accelerator, steps),
+            hooks=clocked.hooks(hooks, steps, lambda: self.accelerator.used(self.devices)),
+            registry=self.registry,
+            budget=self.budget,
+            settings=settings,
             steps=steps,
         )
         self.switcher = Switcher(station, self.results.append, lambda: None)
