@@ -21,7 +21,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.keys import Keys
 from tests.support import invariants, leftovers
 from tests.support.scripts import Scripts, connect
-from tests.support.servers import binary_of
+from tests.support.server_binaries import binary_of
 from tests.support.stored import stored
 from tests.support.world import Ear, World
 

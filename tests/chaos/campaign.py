@@ -15,7 +15,7 @@ from tests.chaos.coordinator import Coordinator
 from tests.chaos.faults import FAULTS
 from tests.chaos.fleet import Fleet
 from tests.support import invariants
-from tests.support.servers import binary_of
+from tests.support.server_binaries import binary_of
 from tests.support.stored import stored
 from tests.support.wait import wait_until
 

@@ -20,7 +20,7 @@ from slicelock.store.sentinel_facts import SentinelFacts
 from tests.cli.conftest import Call
 from tests.cli.test_doctor import FACTS
 from tests.conftest import missing, wanted_servers
-from tests.support.guarded import Guarded, acl_file
+from tests.support.acl_server import Guarded, acl_file
 from tests.support.scripts import Scripts
 from tests.support.sentinels import Deployment
 from tests.support.stored import edit

@@ -30,7 +30,7 @@ from slicelock.wire import Acquire, Declare
 from tests.cli.conftest import Call
 from tests.cli.programs import program
 from tests.cli.test_render import HOLDER, PICTURE, SLICE
-from tests.support.endpoint import get, samples
+from tests.support.metrics_page import get, samples
 from tests.support.wait import wait_until
 from tests.support.world import World
 

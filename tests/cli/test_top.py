@@ -21,7 +21,7 @@ from slicelock.store import Store
 from slicelock.wire import Acquire, Declare
 from tests.cli.conftest import Call
 from tests.cli.programs import SLICELOCK, alive
-from tests.support.guarded import Guarded, acl_file
+from tests.support.acl_server import Guarded, acl_file
 from tests.support.tmux import PROMPT, Tmux
 from tests.support.wait import wait_until
 

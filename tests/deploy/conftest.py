@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.embedded import EmbeddedServer
-from tests.support.guarded import Guarded, acl_file
+from tests.support.acl_server import Guarded, acl_file
 
 
 @pytest.fixture

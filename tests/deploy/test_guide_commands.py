@@ -21,7 +21,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Declare, Status
 from tests.conftest import missing
-from tests.support.guarded import MARK, ROOT, Guarded
+from tests.support.acl_server import MARK, ROOT, Guarded
 from tests.support.scripts import connect
 from tests.support.wait import wait_until
 

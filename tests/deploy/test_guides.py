@@ -17,7 +17,7 @@ import yaml
 from slicelock.embedded import EmbeddedServer
 from slicelock.settings import Settings
 from slicelock.sim import Record
-from tests.support.guarded import DEPLOY, ROOT
+from tests.support.acl_server import DEPLOY, ROOT
 from tests.support.kubernetes import complaints
 
 SCRIPTS = sorted(DEPLOY.rglob("*.sh"))

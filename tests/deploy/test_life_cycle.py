@@ -19,7 +19,7 @@ from slicelock.model import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Status
-from tests.support.guarded import MARK, ROOT, Guarded
+from tests.support.acl_server import MARK, ROOT, Guarded
 from tests.support.stored import edit
 from tests.support.wait import wait_until
 

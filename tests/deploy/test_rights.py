@@ -11,7 +11,7 @@ import redis
 from slicelock import scripts, wire
 from slicelock.keys import Keys
 from slicelock.store.failures import RIGHTS
-from tests.support.guarded import DEPLOY, USERS, Guarded
+from tests.support.acl_server import DEPLOY, USERS, Guarded
 from tests.support.world import World
 
 CLIENT = (wire.Acquire, wire.Renew, wire.Yield, wire.Cancel, wire.Register, wire.Status)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from slicelock.scripts import lua_root
-from tests.support.guarded import ROOT
+from tests.support.acl_server import ROOT
 
 AGENT = ROOT / "agent/slicelock_agent"
 RUNBOOK = (ROOT / "docs/how-to/runbook.md").read_text()

@@ -16,7 +16,7 @@ import typer.main
 
 from slicelock.cli import main
 from slicelock.cli.app import app
-from tests.support.guarded import MARK, ROOT, Guarded
+from tests.support.acl_server import MARK, ROOT, Guarded
 from tests.support.wait import wait_until
 
 SLICELOCK = [sys.executable, "-m", "slicelock"]

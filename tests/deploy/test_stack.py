@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from slicelock.sim import Record
+from tests.support.acl_server import DEPLOY
 from tests.support.compose import FILE, ROOT, Stack, env_file
-from tests.support.guarded import DEPLOY
 from tests.support.wait import wait_until
 
 SENTINEL = env_file(DEPLOY / "docker/sentinel.env")

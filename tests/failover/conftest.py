@@ -12,7 +12,7 @@ import pytest
 from slicelock.local import LocalAgent
 from tests.conftest import missing, wanted_servers
 from tests.support.sentinels import Deployment
-from tests.support.servers import binary_of
+from tests.support.server_binaries import binary_of
 from tests.support.sides import SIDES, Side
 
 PATIENCE = {"lease": 4.0, "renew": 0.5, "poll": 0.5, "wait_lease": 3.0}

@@ -20,7 +20,7 @@ from slicelock.tui.source import Seen, Source
 from slicelock.wire import Declare
 from tests.cli.programs import program
 from tests.conftest import missing
-from tests.support.endpoint import samples
+from tests.support.metrics_page import samples
 from tests.support.sentinels import Deployment, Node, away, fail_over
 from tests.support.tmux import PROMPT, Tmux
 from tests.support.wait import wait_until

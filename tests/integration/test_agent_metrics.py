@@ -19,7 +19,7 @@ from slicelock_agent.metrics import Serving
 from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
 from slicelock.settings import AgentSettings
-from tests.support.endpoint import get, samples
+from tests.support.metrics_page import get, samples
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
 

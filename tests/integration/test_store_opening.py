@@ -12,7 +12,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.settings import StoreSettings
 from slicelock.store.opening import Endpoint, opened
 from slicelock.store.sentinel import Route, Undecided
-from tests.support.told import AWAY, OLD, Changing, Told
+from tests.support.fake_sentinels import AWAY, OLD, Changing, Told
 
 
 def endpoint_of(route: Route) -> Endpoint:

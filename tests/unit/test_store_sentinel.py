@@ -14,7 +14,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.address import Address, target_of
 from slicelock.store.opening import Endpoint
 from slicelock.store.sentinel import Primary, address_in, route_to
-from tests.support.told import AWAY, NEW, OLD, REFUSED, Said, Told
+from tests.support.fake_sentinels import AWAY, NEW, OLD, REFUSED, Said, Told
 
 
 @pytest.mark.parametrize(
