@@ -60,9 +60,12 @@ def who(event: Event) -> str:
 
 
 def details(event: Event) -> Iterator[str]:
-    """What else an event says, most telling first."""
+    """What else an event says, most telling first. Who enters the queue has waited for its own members alone."""
+    gathered = event.number("waited_ms") if event.type == "queued" else 0
+    if gathered:
+        yield f"gathered for {duration(gathered)}"
     for name, write in FACTS:
-        if value := event.text(name):
+        if (value := event.text(name)) and (event.type, name) != ("queued", "waited_ms"):
             yield write(value)
     yield from moved(event)
     if fence := event.text("fence"):

@@ -41,6 +41,8 @@ def test_a_line_says_when_what_where_and_who() -> None:
         ),
         ("ready", {"slice": "s", "node": "n1", "bytes": "0", "seconds": "0.1"}, "node n1 · nothing to move"),
         ("ready", {"slice": "s", "bytes": "1500000000", "seconds": "2"}, "1.5 GB in 2.0 s"),
+        ("queued", {**TURN, "waited_ms": "0"}, "#3"),
+        ("queued", {**TURN, "waited_ms": "1500"}, "gathered for 1.5 s"),
         ("silent", {"node": "n1"}, "node n1"),
         ("gap", {"reason": "lost"}, "lost"),
     ],

@@ -154,7 +154,8 @@ def history(scene: Scene, one: SliceView, width: int, most: int) -> Iterator[Tex
 
 def told(event: Event) -> Iterator[str]:
     """What else an event says."""
-    for name, word in (("waited_ms", "waited"), ("held_ms", "held")):
+    waited = "gathered for" if event.type == "queued" else "waited"
+    for name, word in (("waited_ms", waited), ("held_ms", "held")):
         if event.number(name):
             yield f"{word} {duration(event.number(name))}"
     if size := event.number("bytes"):
