@@ -25,6 +25,7 @@ from slicelock.client import Slice
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
 from slicelock.history import History
+from slicelock.history.bulk import in_bulk
 from slicelock.history.drawing import drawing
 from slicelock.history.page import page
 from slicelock.history.report import report
@@ -189,10 +190,11 @@ def _reading(settings: StoreSettings) -> tuple[float, float, float, float, int]:
         marks.append(clock())
         return value
 
-    with EventReader(settings, since_ms=BEGIN_MS - 1) as reader:
-        events = timed(list(reader.read_all()))
-    history = timed(History(events))
-    figures = timed(report(history))
+    with in_bulk():
+        with EventReader(settings, since_ms=BEGIN_MS - 1) as reader:
+            events = timed(list(reader.read_all()))
+        history = timed(History(events))
+        figures = timed(report(history))
     text = timed(page(drawing(history, figures, settings.pool)))
     read, fold, reported, drawn = (after - before for before, after in itertools.pairwise(marks))
     return read, fold, reported, drawn, len(text)

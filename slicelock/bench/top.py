@@ -16,7 +16,7 @@ from slicelock.events import Event
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
-from slicelock.tui.app import take, view_of
+from slicelock.tui.app import take, undisturbed, view_of
 from slicelock.tui.model import View
 from slicelock.tui.paint import Painter
 from slicelock.tui.panels import frame
@@ -76,9 +76,9 @@ def measure(slices: int, waiters: int, seconds: float, tell: Callable[[str], Non
         view, looks = view_of(settings, readonly=True), list[float]()
         redis = _share(server, seconds, lambda: looks.extend(_look(settings, view, seconds)))
     tell("drawing")
-    return Cost(
-        slices, waiters, redis, idle, Spread.of(looks), {name: _drawn(view, *SIZES[name]) for name in SIZES}
-    )
+    with undisturbed():
+        drawn = {name: _drawn(view, *SIZES[name]) for name in SIZES}
+    return Cost(slices, waiters, redis, idle, Spread.of(looks), drawn)
 
 
 def fill(store: Store, slices: int, waiters: int) -> None:

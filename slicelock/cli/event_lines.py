@@ -60,7 +60,7 @@ def who(event: Event) -> str:
 
 
 def details(event: Event) -> Iterator[str]:
-    """What else an event says, most telling first. Who enters the queue has waited for its own members alone."""
+    """What else an event says, most telling first. Who enters the queue has waited for own members alone."""
     gathered = event.number("waited_ms") if event.type == "queued" else 0
     if gathered:
         yield f"gathered for {duration(gathered)}"

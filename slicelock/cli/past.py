@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from slicelock.cli.pool import connected, look
 from slicelock.cli.since import since_ms
 from slicelock.history import History
+from slicelock.history.bulk import in_bulk
 from slicelock.history.report import Report, report
 from slicelock.model import Picture
 from slicelock.store import EventReader
@@ -25,12 +26,13 @@ class Past:
 
     def report(self) -> Report:
         """The figures since then."""
-        return report(self.history, since_ms=self.since_ms, until_ms=self.now_ms, devices=self.devices)
+        with in_bulk():
+            return report(self.history, since_ms=self.since_ms, until_ms=self.now_ms, devices=self.devices)
 
 
 def past(pool: str | None, since: str | None) -> Past:
     """Read everything that the stream still has: what began before `since` may go on after it."""
-    with connected(pool) as (store, settings), EventReader(settings, since_ms=0) as reader:
+    with connected(pool) as (store, settings), EventReader(settings, since_ms=0) as reader, in_bulk():
         now = reader.now_ms()
         history = History(reader.read_all())
         devices = sizes(look(store, settings))
