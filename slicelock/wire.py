@@ -201,7 +201,7 @@ class Beat(Command[BeatReply]):
     devices {device: {used, total, busy}}, progress {step: evicting|restoring, run, bytes [0: unknown],
     moved, seconds} (both optional, for people)}} (run, lane, k and fence of the last admitted run if it
     is still loaded, else empty and 0; `top` the highest fence ever admitted; `doing` empty when nothing
-    is under way), `results` [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused, reason,
+    is under way), `results` [{slice, fence, outcome: READY|FAILED, what: evict|restore|refused|later, reason,
     run, moved, bytes, seconds, steps [{step, run, way, bytes, seconds}], busy (percent)}] (the last two
     optional, for people), `exits` [{run, process}], `commands` [{run, process, n, what: offload|reload,
     slice}], `known` {run: rev}."""

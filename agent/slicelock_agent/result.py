@@ -11,8 +11,8 @@ from slicelock.logs import Line
 
 log = logging.getLogger("slicelock_agent")
 
-VERBS = {"evict": "switch", "restore": "restore", "refused": "admit"}
-"""What has failed, in words. What can be tried again is told as an eviction, whatever it was."""
+VERBS = {"evict": "switch", "restore": "restore", "refused": "admit", "later": "switch"}
+"""What has failed, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ class Switcher:
             case Step.EVICT:
                 await self._exchange(action)
             case Step.RESTORE | Step.ADMIT if why := await self._lacks_room(action):
-                self._fail(Step.EVICT, "", f"run {action.run} waits for room: {why}")
+                self._later(f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
                 self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))
             case Step.RELOAD:
@@ -297,7 +297,7 @@ class Switcher:
         self._bytes += outcome.bytes
         self._moved |= outcome.bytes > 0 or (outcome.done and self._was_moved(action))
         if outcome.kept:
-            self._fail(Step.EVICT, "", outcome.reason)
+            self._later(outcome.reason)
         elif not outcome.done and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
 
@@ -344,9 +344,7 @@ class Switcher:
         self._said.log(self.wanted.run, known.job if known else "")
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
-        """Only a run whose page says that it is lost is told as lost. What can be tried again is told as an
-        eviction of nobody: the request goes back to its place.
-        """
+        """Only a run whose page says that it is lost is told as lost."""
         if not self.wanted.asks:
             log.warning(Line(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
@@ -355,11 +353,15 @@ class Switcher:
             case Step.RESTORE if self._is_lost(run):
                 self._say("FAILED", run, "restore", reason)
             case Step.RESTORE:
-                self._say("FAILED", "", "evict", reason)
+                self._later(reason)
             case Step.RELOAD if self._may_reload_again(run):
-                self._say("FAILED", "", "evict", reason)
+                self._later(reason)
             case _:
                 self._say("FAILED", run, "refused", reason)
+
+    def _later(self, reason: str) -> None:
+        """The wanted run alone cannot be served now, and nobody is in its way: others may be."""
+        self._say("FAILED", self.wanted.run, "later", reason)
 
     def _is_lost(self, run: str) -> bool:
         stay = self.at.page.stays.get(run)

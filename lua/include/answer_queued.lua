@@ -10,7 +10,7 @@ local function waits_for(s, r, id)
 end
 
 function answers.queued(id, r)
-  local position, why = 0, nil
+  local position, why = 0, r.later and r.reason
   for _, s in ipairs(words(r.slices)) do
     position = math.max(position, redis.call('ZRANK', key('queue', s), id) or 0)
     why = why or waits_for(s, r, id)

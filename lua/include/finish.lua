@@ -15,7 +15,7 @@ local function leave(id, r, outcome)
 end
 
 function rules.finish(id, outcome, reason)
-  local r, timers = record('request', id), { 'gather|' .. id, 'switch|' .. id }
+  local r, timers = record('request', id), { 'gather|' .. id, 'switch|' .. id, 'later|' .. id }
   leave(id, r, outcome)
   for _, member in ipairs(words(r.joined)) do timers[#timers + 1] = 'part|' .. id .. '|' .. member end
   undue(unpack(timers))

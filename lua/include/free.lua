@@ -18,6 +18,6 @@ end
 -- A kept slice waits for its holder's word: only a holder that asks was never told that its turn began, and may start anew.
 function rules.free_for(s, r, id)
   local S = record('slice', s)
-  if not S or S.state ~= 'free' or S.settling then return false end
+  if not S or S.state ~= 'free' or S.settling or r.later then return false end
   return (not S.kept or S.kept == id and rules.just_asked == id) and not rules.blocked(s, r.run)
 end

@@ -1,4 +1,5 @@
--- Deadlines of slices: it may settle, is kept no longer, is to be looked through further, or an eviction is tried again.
+-- Deadlines of slices: it may settle, is kept no longer, is to be looked through further, or an eviction or a request is tried
+-- again.
 function on_due.settle(s) rules.settle(s) end
 
 function on_due.kept(s)
@@ -16,4 +17,9 @@ function on_due.retry(s)
     local at = tonumber(why['until'])
     if at and at > pool then due('retry|' .. s, at) elseif at then rules.block(s, node, nil) end
   end
+end
+
+function on_due.later(id)
+  write('request', id, { later = false })
+  for _, s in ipairs(words(record('request', id).slices)) do touched[s] = 0 end
 end

@@ -59,7 +59,7 @@ async def test_n5_without_room_nothing_is_restored_until_there_is(rig: GpuRig, t
     await a_is_saved(rig, [pid], 40 * GIB)
     rig.world.add(hog, {GPU: 50 * GIB})
     result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     assert f"process {hog} (sleep, control group" in result.reason
     assert "30.00 GiB free" in result.reason
     assert rig.states()["a"] == "saved"
@@ -114,7 +114,7 @@ async def test_n7_twice_is_too_often(rig: GpuRig, three: list[int]) -> None:
     await a_is_saved(rig, three)
     rig.world.fault(three[2], "restore", times=9, code=1)
     result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     assert rig.states()["a"] == "saved"
     tries = [pid for _, pid in rig.world.log("restore") if pid == three[2]]
     assert len(tries) == 4  # two while b was leaving, two when it had left
@@ -327,7 +327,7 @@ async def test_a_process_on_a_gpu_of_another_slice_is_refused(tmp_path: Path, on
 async def test_a_first_turn_waits_for_free_memory(rig: GpuRig, three: list[int]) -> None:
     rig.world.add(three[0], {GPU: 50 * GIB})
     result = await rig.turn("a", 10, min_free=40 * GIB)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     assert "30.00 GiB free, 41.00 GiB are needed" not in result.reason
     assert f"process {three[0]}" in result.reason
     rig.world.change(three[0], mem={GPU: 20 * GIB})

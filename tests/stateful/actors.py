@@ -165,6 +165,10 @@ class Node:
                 ready(name, fence, outcome="FAILED", what="evict", reason="stuck", run=before)
             )
             return ""
+        if how == "later":
+            facts = {"what": "later", "reason": "no room", "run": wanted["run"]}
+            self.results.append(ready(name, fence, outcome="FAILED", **facts))
+            return ""
         if how in ("restore", "refused"):
             shown.run, shown.fence = "", 0
             self.results.append(ready(name, fence, outcome="FAILED", what=how, reason="broken"))

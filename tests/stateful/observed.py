@@ -54,6 +54,7 @@ def _reference_request(request: Request) -> Seen:
         "yielded": {m: ["*"] if "*" in given else sorted(given) for m, given in request.yielded.items()},
         "gone": None if ended else sorted(request.gone),
         "fences": request.fences,
+        "later": None if ended else request.later,
         "leases": None if ended else [request.lease_ms, request.wait_ms],
     }
 

@@ -54,6 +54,8 @@ class Request:
     tick: int
     state: str = "gathering"
     outcome: str = ""
+    later: bool = False
+    tries: int = 0
     joined: dict[str, str] = field(default_factory=dict[str, str])
     yielded: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     gone: set[str] = field(default_factory=set[str])
@@ -172,6 +174,9 @@ class Pool:
                 else:
                     self.slices[name].blocked.pop(node)
 
+    def on_later(self, request: str) -> None:
+        self.requests[request].later = False
+
     def on_switch(self, request: str) -> None:
         found = self.requests[request]
         if found.state == "switching" and any(self.is_blocked(s, found.run) for s in found.slices):
@@ -197,9 +202,9 @@ class Pool:
         return any(not (why.run and why.run == run) for why in self.slices[name].blocked.values())
 
     def passed_over(self, request: Request, here: str) -> bool:
-        """It cannot start, since one of its slices is blocked or kept for another or another one settles: it
-        holds nobody up."""
-        return any(
+        """It cannot start, since one of its slices is blocked or kept for another or another one settles, or
+        since it is to be tried again later: it holds nobody up."""
+        return request.later or any(
             self.is_blocked(name, request.run)
             or self.slices[name].kept not in ("", request.id)
             or (name != here and self.slices[name].settling is not None)
@@ -207,6 +212,8 @@ class Pool:
         )
 
     def startable(self, request: Request) -> bool:
+        if request.later:
+            return False
         for name in request.slices:
             s = self.slices[name]
             if s.state != "free" or s.settling is not None or self.is_blocked(name, request.run):
@@ -266,7 +273,8 @@ class Pool:
         for name in request.slices:
             self.release(name, request)
         for what in list(self.deadlines):
-            if what.startswith((f"part|{request.id}|", f"gather|{request.id}", f"switch|{request.id}")):
+            kind, _, whose = what.partition("|")
+            if kind in ("part", "gather", "switch", "later") and f"{whose}|".startswith(f"{request.id}|"):
                 self.undue(what)
 
     def requeue(self, request: Request) -> None:

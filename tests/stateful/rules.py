@@ -372,6 +372,10 @@ class Reference(Pool):
             self.block(result["slice"], node, Block("evict", result["run"], self.pool + wait))
             self.due(f"retry|{result['slice']}", wait)
             self.requeue(request)
+        elif result["what"] == "later":
+            request.later, request.tries = True, request.tries + 1
+            self.due(f"later|{request.id}", min(1000 * 2**request.tries, MAX_RETRY))
+            self.requeue(request)
         else:
             if result["what"] == "restore":
                 self.runs[request.run].lost.add(result["slice"])

@@ -28,7 +28,7 @@ CHOICES = [("a",), ("b",), ("p",), ("a", "b"), ("a", "p"), ("b", "p"), ("a", "b"
 # only renews; `off` cancels; `mark` remembers what the server knows, for a later failover.
 VERBS = ["on", "on", "on", "on", "some", "stay", "off", "mark"]
 # What an agent does with all that is wanted of it; `slow` only beats.
-WAYS = ["ready", "ready", "ready", "ready", "slow", "evict", "evict", "restore", "refused"]
+WAYS = ["ready", "ready", "ready", "ready", "slow", "evict", "evict", "later", "restore", "refused"]
 
 lost = st.sampled_from([False, False, False, False, True])
 wishes = st.tuples(st.sampled_from(CHOICES), st.sampled_from([0, 0, 0, 1, -1]))

@@ -17,7 +17,8 @@ def check(seen: Seen) -> None:
     for what in seen["deadlines"]:
         assert _has_reason(what, seen), f"a timer for nothing: {what}"
     if any(seen["queues"].values()):
-        assert any(map(_is_busy, seen["slices"].values())), "somebody waits for nothing"
+        later = any(what.startswith("later|") for what in seen["deadlines"])
+        assert later or any(map(_is_busy, seen["slices"].values())), "somebody waits for nothing"
 
 
 def _is_busy(s: Mapping[str, Any]) -> bool:
@@ -64,6 +65,7 @@ _REASONS: dict[str, Callable[[str, Seen], bool]] = {
     "gather": lambda request, seen: _state(request, seen) == "held",
     "switch": lambda request, seen: _state(request, seen) == "switching",
     "settle": lambda name, seen: seen["slices"][name]["settling"] is not None,
+    "later": lambda request, seen: _state(request, seen) != "ended",
     "kept": lambda name, seen: bool(seen["slices"][name]["kept"]),
     "retry": lambda name, seen: name in seen["slices"],
     "scan": lambda what, seen: what.partition("|")[0] in seen["slices"],

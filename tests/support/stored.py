@@ -103,6 +103,7 @@ def _request(fields: dict[str, str]) -> Seen:
         "yielded": {m: sorted(given.split()) for m, given in _with("yielded:", fields).items()},
         "gone": None if ended else sorted(fields.get("gone", "").split()),
         "fences": {s: int(fence) for s, fence in _with("fence:", fields).items()},
+        "later": None if ended else fields.get("later") == "1",
         "leases": None if ended else [int(fields[f]) for f in ("lease_ms", "wait_ms")],
     }
 

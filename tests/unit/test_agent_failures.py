@@ -108,7 +108,7 @@ async def test_a_restore_that_fails_twice_keeps_the_image_and_the_next_run_start
     await rig.turn("b", 20)
     backend.restore_fails = 2
     result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     assert "no luck" in result.reason
     assert (rig.states()["a"], len(rig.images())) == ("saved", 1)
     assert (await rig.turn("c", 40)).outcome == "READY"
@@ -133,7 +133,7 @@ async def test_a_restore_that_raises_loses_nothing(faulty: tuple[Rig, Faulty]) -
     await rig.turn("b", 20)
     restore, backend.restore = backend.restore, explode  # type: ignore[method-assign]
     result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     backend.restore = restore  # type: ignore[method-assign]
     assert (await rig.turn("a", 40)).outcome == "READY"
     assert rig.read(len(A)) == A
@@ -150,7 +150,7 @@ async def test_nor_does_a_journal_that_cannot_be_written_for_a_moment(
 
     monkeypatch.setattr(rig.page, "put", full)
     result = await rig.turn("a", 30)
-    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
     assert "restore failed: The journal cannot be written" in result.reason
     monkeypatch.undo()
     assert (await rig.turn("a", 40)).outcome == "READY"

@@ -237,7 +237,7 @@ async def test_a_failed_reload_is_tried_again_and_fails_the_request_in_the_end(h
     hooked.hooks.failures["reload", "a"] = "no memory for the tensor"
     for fence in range(30, 30 + RELOADS - 1):
         result = await hooked.turn("a", fence)
-        assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+        assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
         assert "no memory for the tensor" in result.reason
     result = await hooked.turn("a", 40)
     assert (result.outcome, result.what, result.run) == ("FAILED", "refused", "a")
