@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.cli.failures import ExitCode
+from slicelock.cli.top import PIPED_COLUMNS
 from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
 from slicelock.settings import StoreSettings
@@ -346,6 +347,11 @@ def test_once_prints_one_frame(store: Store, call: Call) -> None:
     for part in ("trainers", "job-a train", "samplers"):
         assert part in ended.out
     assert "\x1b" not in ended.out and "q quit" not in ended.out
+    lines = ended.out.splitlines()
+    assert max(map(len, lines)) <= PIPED_COLUMNS and not [
+        line for line in lines if line.strip(" │") == "" != line
+    ]
+    assert lines[-1].strip()
 
 
 def test_without_a_terminal_it_says_so_and_prints_one_frame(store: Store, call: Call) -> None:
