@@ -19,7 +19,7 @@ local id = run .. '/' .. lane .. '/' .. num(k)
 local r = record('request', id)
 local R = record('run', run) or {}
 local newest = tonumber(R['newest:' .. lane]) or 0
-if meta.keeping then rules.unkeep(run, lane, k) end
+if meta.keeping then rules.unkeep(id) end
 if r and r.state == 'ended' or not r and k <= newest then return reply({ 'ALREADY' }) end
 if not r then
   if not record('run', run) then due('run|' .. run, pool + FORGET_RUN) end

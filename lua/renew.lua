@@ -16,8 +16,10 @@ check_names(ARGV[1])
 --- @include "waiters"
 --- @include "begin"
 --- @include "reassert_when"
+--- @include "claims"
 --- @include "restore_slices"
 --- @include "restore_turn"
+--- @include "missing"
 --- @include "reassert"
 --- @include "renew_state"
 --- @include "renew_part"
@@ -26,11 +28,11 @@ rules.check_life()
 local run, job, process = ARGV[1], ARGV[2], ARGV[3]
 local report = cjson.decode(ARGV[6])
 
-for lane, d in pairs(report.done or {}) do rules.done(run, lane, d.k, d.member) end
+for lane, d in pairs(report.done or {}) do rules.done(run, lane, d.k, d.member, d.members, d.gave_up) end
 
 local parts = {}
 for i, part in ipairs(report.parts or {}) do
-  rules.done(run, part.lane, part.k - 1, part.member)
+  rules.done(run, part.lane, part.k - 1, part.member, part.members)
   parts[i] = renew_part(run, job, process, part)
 end
 rules.go_on()

@@ -5,6 +5,7 @@
 -- ARGV[3] k (number of the turn)
 -- ARGV[4] member (name)
 -- ARGV[5] slices (list; empty: all)
+-- ARGV[6] members (number)
 -- YIELDED the slices have been given back: waiters
 -- PARTIAL this part has ended, other members still have theirs
 -- ALREADY it had ended before, or is not known
@@ -18,7 +19,7 @@
 local run, lane, k, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local id = run .. '/' .. lane .. '/' .. ARGV[3]
 local r = record('request', id)
-if ARGV[5] == '' and meta.keeping then rules.unkeep(run, lane, k) end
+if ARGV[5] == '' and meta.keeping then rules.disown_until(run, lane, k, member, ARGV[6]) end
 if not r then return reply({ 'ALREADY' }) end
 
 if r.state == 'ended' then
@@ -31,8 +32,7 @@ local fresh = false
 for _, s in ipairs(asked) do
   if contains(r.slices, s) and not rules.has_yielded(r, member, s) then fresh = true end
 end
-local known = contains(r.joined, member) or r.state == 'held'
-if not fresh or not known then return reply({ 'ALREADY' }) end
+if not fresh or not rules.takes_part(r, member) then return reply({ 'ALREADY' }) end
 rules.part(id, member, ARGV[5] == '' and '*' or asked)
 
 local waiters, back = 0, true

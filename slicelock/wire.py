@@ -85,9 +85,9 @@ class Renew(Command[RenewReply]):
     """The heartbeat of everything that one process has.
 
     `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence}
-    (empty before HELD was told), yielded [slices]}], `done` {lane: {k, member}} (the last turn this
-    process's member has finished), `answers` [{n, what, slice, outcome: done|failed, reason, bytes,
-    seconds}]."""
+    (empty before HELD was told), yielded [slices]}], `done` {lane: {k, member, members, gave_up}} (the
+    last turn that this process's member has finished; `gave_up`: before it had begun), `answers` [{n,
+    what, slice, outcome: done|failed, reason, bytes, seconds}]."""
 
     script: ClassVar[str] = "renew"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
@@ -124,6 +124,7 @@ class Yield(Command[YieldReply]):
     k: int
     member: str
     slices: Words = ()
+    members: int = 1
 
 
 @dataclass(frozen=True, slots=True)

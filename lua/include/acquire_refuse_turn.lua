@@ -14,5 +14,5 @@ local function refuse_join(id, r, member)
     return { 'MISMATCH', 'missing', missing,
              'reason', 'another member asked for ' .. r.slices .. ' with ' .. r.members .. ' member(s)' }
   end
-  if not contains(r.joined, member) and r.state ~= 'gathering' then return { 'LATE' } end
+  if not rules.takes_part(r, member) then return { 'LATE' } end
 end

@@ -7,12 +7,14 @@ function rules.open_in_lane(run, lane)
   return list
 end
 
-function rules.done(run, lane, k, member)
-  if meta.keeping then rules.unkeep(run, lane, k) end
+-- `gave_up`: it gave the k-th up before that had begun.
+function rules.done(run, lane, k, member, members, gave_up)
+  if meta.keeping then rules.disown_until(run, lane, k, member, members) end
   for _, open in ipairs(rules.open_in_lane(run, lane)) do
-    local r = record('request', open.id)
-    local concerned = r.state == 'held' or r.state == 'gathering' or contains(r.joined, member)
-    concerned = concerned and r.state ~= 'ended' and not rules.has_yielded(r, member)
-    if concerned and open.k <= k then rules.part(open.id, member, '*') end
+    local r = open.k <= k and record('request', open.id)
+    if r and r.state ~= 'ended' and rules.takes_part(r, member) then
+      if gave_up and open.k == k and r.state ~= 'held' then rules.withdraw(open.id, member)
+      elseif not rules.has_yielded(r, member) then rules.part(open.id, member, '*') end
+    end
   end
 end

@@ -16,6 +16,7 @@ end
 
 function rules.finish(id, outcome, reason)
   local r, timers = record('request', id), { 'gather|' .. id, 'switch|' .. id, 'later|' .. id }
+  if meta.keeping then rules.unkeep(id) end
   leave(id, r, outcome)
   for _, member in ipairs(words(r.joined)) do timers[#timers + 1] = 'part|' .. id .. '|' .. member end
   undue(unpack(timers))

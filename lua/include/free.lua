@@ -15,9 +15,9 @@ function rules.block_of(s, node)
   return all and cjson.decode(all)[node]
 end
 
--- A kept slice waits for its holder's word: only a holder that asks was never told that its turn began, and may start anew.
-function rules.free_for(s, r, id)
+-- A kept slice waits for its holders' words.
+function rules.free_for(s, r)
   local S = record('slice', s)
   if not S or S.state ~= 'free' or S.settling or r.later then return false end
-  return (not S.kept or S.kept == id and rules.just_asked == id) and not rules.blocked(s, r.run)
+  return not S.kept and not rules.blocked(s, r.run)
 end

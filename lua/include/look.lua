@@ -3,7 +3,7 @@ local budget = SCAN
 
 local function startable(id, r, here)
   for _, s in ipairs(words(r.slices)) do
-    if not rules.free_for(s, r, id) or (s ~= here and not rules.first_in(s, id)) then return false end
+    if not rules.free_for(s, r) or (s ~= here and not rules.first_in(s, id)) then return false end
   end
   return true
 end

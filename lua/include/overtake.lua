@@ -1,8 +1,16 @@
--- A stored turn that another has overtaken on a slice loses that slice; without the last one it is over. If its holder had
--- not given the slice back, its own renew finds out.
+-- What is stored has been overtaken on a slice by another turn. A turn goes on with its other slices: if its holder had not given
+-- this one back, its own renew finds out. Whether a switch had become such a turn, or waits again, is for its members to say:
+-- it waits, and meanwhile its other slices are kept for it.
 function rules.overtake(s, id, reason)
   local r = record('request', id)
-  if r.state ~= 'held' or #rules.live(r) < 2 then return rules.finish(id, 'superseded', reason) end
-  write('request', id, { gone = with(r.gone, s) })
-  rules.release(s, id, true)
+  local live = rules.live(r)
+  if #live < 2 then return rules.finish(id, 'superseded', reason) end
+  if r.state == 'held' then
+    write('request', id, { gone = with(r.gone, s) })
+    return rules.release(s, id, true)
+  end
+  rules.requeue(id, reason)
+  for _, other in ipairs(live) do
+    if other ~= s then rules.keep(other, id) end
+  end
 end

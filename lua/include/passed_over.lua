@@ -1,10 +1,10 @@
--- Who holds nobody up: a request that cannot start, because a slice of it is blocked or kept for another or another one
--- settles, or because it is to be tried again later, and an entry of a queue whose record somebody has removed.
+-- Who holds nobody up: a request that cannot start, because a slice of it is blocked or kept, or another one settles, or because
+-- it is to be tried again later, and an entry of a queue whose record somebody has removed.
 function rules.passed_over(id, here)
   local r = record('request', id)
   for _, s in ipairs(words(r and r.slices)) do
     local S = record('slice', s)
-    if not S or (s ~= here and S.settling) or (S.kept and S.kept ~= id) or rules.blocked(s, r.run) then return true end
+    if not S or (s ~= here and S.settling) or S.kept or rules.blocked(s, r.run) then return true end
   end
   return not r or r.later ~= nil
 end

@@ -1,24 +1,19 @@
--- A turn that its holder was told of and Redis does not know, or not as held.
-local function may_reassert(id, part, missing)
-  for _, s in ipairs(missing) do
-    local S = record('slice', s)
-    if not S or part.fences[s] < (tonumber(S.fence) or 0) then return false end
-    if not S.settling and S.kept ~= id then return false end
+-- Whether all nodes of a slice have last reported a run under this fence.
+local function shown(S, s, run, fence)
+  for _, node in ipairs(words(S.nodes)) do
+    local report = (record('node', node) or {})['report:' .. s]
+    local b = report and cjson.decode(report) or {}
+    if b.run ~= run or tonumber(b.fence) ~= fence then return false end
   end
   return true
 end
 
-local function stored_switch(r, part)
-  if not r or r.state ~= 'switching' then return false end
-  for s, fence in pairs(part.fences) do
-    if tonumber(r['fence:' .. s]) ~= fence then return false end
-  end
-  return true
-end
-
-local function settles(missing)
-  for _, s in ipairs(missing) do
-    if not record('slice', s) or record('slice', s).settling then return true end
-  end
-  return false
+-- Whether a member may have a slice again that it was told of under this fence: nobody has had it since. A switch that its nodes
+-- show as done has become its turn.
+local function may_claim(id, run, s, fence)
+  local S = record('slice', s)
+  local top = S and tonumber(S.fence) or 0
+  if not S or fence < top then return false end
+  if S.settling or S.kept == id then return true end
+  return S.request == id and fence == top and shown(S, s, run, fence)
 end

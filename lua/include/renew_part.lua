@@ -4,7 +4,7 @@
 local function speaks_for(r, part, process)
   local told, known = next(part.fences or {}) ~= nil, r['member:' .. part.member]
   if not told and known and known ~= process then return false end
-  return contains(r.joined, part.member) or r.state == 'held'
+  return contains(r.joined, part.member) or r.state == 'held' and rules.takes_part(r, part.member)
 end
 
 local function renew_part(run, job, process, part)

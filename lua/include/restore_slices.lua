@@ -1,6 +1,6 @@
 -- The slices of a turn become held again, and what had taken its place is over.
-local function clear_the_way(id, run, part, missing)
-  for _, s in ipairs(missing) do
+local function clear_the_way(id, run, part, claimed)
+  for _, s in ipairs(claimed) do
     local other = record('slice', s).request
     if other and other ~= id then rules.overtake(s, other, 'a turn that Redis had lost was re-asserted') end
   end

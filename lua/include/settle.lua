@@ -9,7 +9,10 @@ function rules.settle(s)
   local unused = #list > 0 and top == 0            -- no node has ever admitted a run here
   if pool < tonumber(S.settling) and not unused then return end
   local id, state, grown = S.request, S.state, top > (tonumber(S.fence) or 0)
-  if id and #list > 0 and (grown or (state == 'held' and not shown)) then
+  local shows = grown and shown_by_all(list, top)
+  if id and shows == id then       -- it was granted again, under a later fence
+    write('request', id, { ['fence:' .. s] = num(top) })
+  elseif id and #list > 0 and (grown or (state == 'held' and not shown)) then
     rules.overtake(s, id, 'the nodes of ' .. s .. ' show another turn')
     id = nil
   end
@@ -21,7 +24,6 @@ function rules.settle(s)
   if id and state == 'switching' then redis.call('DEL', key('ready', s)) end
   if id then hint('run:' .. record('request', id).run, 'look ' .. id) end
   tell_nodes(S, 'grant ' .. s)
-  local shows = grown and shown_by_all(list, top)
-  if shows then rules.keep(s, shows) end
+  if shows and not id then rules.keep(s, shows) end
   rules.touch_all()
 end

@@ -40,7 +40,10 @@ def beat(ledger: Ledger, answers: Sequence[Answer] = ()) -> Heartbeat:
     parts = [part for part in list(ledger.open_parts.values()) if part.asked]
     report = {
         "parts": [_described(part, ledger) for part in parts],
-        "done": {lane: {"k": k, "member": who.member} for lane, k in list(ledger.done.items())},
+        "done": {
+            lane: {"k": done.k, "member": who.member, "members": who.members, "gave_up": done.gave_up}
+            for lane, done in list(ledger.done.items())
+        },
         "answers": list(answers),
     }
     call = Renew(who.run, who.job, who.process, who.lease_ms, who.wait_ms, report)

@@ -92,13 +92,21 @@ class Part:
         return tuple(name for name in self.wish.slices if name not in self.given_back)
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The number of a turn that this member has finished, or gave up before it was told that it had begun."""
+
+    k: int
+    gave_up: bool
+
+
 class Ledger:
     """All of this process's parts in one run."""
 
     def __init__(self, who: Who) -> None:
         self.who = who
         self.open_parts: dict[str, Part] = {}  # by lane: waiting or in its turn
-        self.done: dict[str, int] = {}  # by lane: the last turn this member has finished
+        self.done: dict[str, Done] = {}  # by lane: the last turn this member has finished
         self.undelivered: dict[Command, None] = {}  # yields and cancels without an answer, oldest first
         self.slices: dict[str, None] = {}
         self.met: set[str] = set()  # those of them that Redis has known
@@ -148,14 +156,14 @@ class Ledger:
         if not slices or not part.slices_left:
             self.close(part)
             slices = ()
-        return Yield(self.who.run, part.lane, part.k, self.who.member, slices)
+        return Yield(self.who.run, part.lane, part.k, self.who.member, slices, self.who.members)
 
     def close(self, part: Part) -> None:
         """The part is over for this process. A number that Redis has not seen is used again."""
         if self.open_parts.get(part.lane) is not part:
             return
         if part.spent:
-            self.done[part.lane] = part.k
+            self.done[part.lane] = Done(part.k, gave_up=not part.fences)
         elif part.k:
             self._numbers[part.lane] = part.k - 1
         del self.open_parts[part.lane]

@@ -18,6 +18,7 @@ class Member:
     process: Process
     lane: str = "main"
     k: int = 0
+    asked: int = 0  # the last turn that this process has asked for itself
     state: str = "idle"
     slices: tuple[str, ...] = ()
     priority: int = 0
@@ -38,8 +39,14 @@ class Member:
         """The last turn that this member has finished, acknowledged or not."""
         return self.k if self.state in ("idle", "leaving") else self.k - 1
 
+    def says_done(self) -> dict[str, Any]:
+        """What its heartbeat says of that: what it asked for and was not told of has not begun for it."""
+        p, gave_up = self.process, self.done == self.asked and not self.fences
+        return {"k": self.done, "member": p.member, "members": p.of, "gave_up": gave_up}
+
     def ask(self, slices: tuple[str, ...], priority: int) -> None:
         self.k, self.state, self.slices, self.priority = self.k + 1, "asking", slices, priority
+        self.asked = self.k
         self.fences, self.yielded, self.evicted = {}, set(), False
 
     def acquire(self, *, no_wait: bool = False) -> wire.Acquire:
@@ -58,7 +65,7 @@ class Member:
         }
 
     def yields(self, *names: str) -> wire.Yield:
-        return wire.Yield(self.run, self.lane, self.k, self.process.member, names)
+        return wire.Yield(self.run, self.lane, self.k, self.process.member, names, self.process.of)
 
     def cancels(self) -> wire.Cancel:
         return wire.Cancel(self.run, self.process.job, self.lane, self.k)
@@ -100,7 +107,7 @@ class Process:
     def renew(self) -> wire.Renew:
         """All of its lanes: what they ask for or hold, and what they are done with."""
         parts = [one.part() for one in self.turns.values() if one.state in ("asking", "turn")]
-        done = {lane: {"k": one.done, "member": self.member} for lane, one in self.turns.items() if one.k}
+        done = {lane: one.says_done() for lane, one in self.turns.items() if one.k}
         report = {"parts": parts, "done": done, "answers": []}
         return wire.Renew(self.run, self.job, self.identity, LEASE_MS, WAIT_MS, report)
 

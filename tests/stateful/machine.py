@@ -14,6 +14,7 @@ from slicelock.history import History
 from tests.stateful.actors import Member, Node, Process
 from tests.stateful.pair import Pair
 from tests.stateful.rules import Reference
+from tests.stateful.state import EPOCH_PATIENCE
 from tests.support.scripts import Backup, Scripts
 from tests.support.stored import stored
 from tests.support.world import LEASE_MS, Shown, ready
@@ -46,6 +47,7 @@ class Base(RuleBasedStateMachine):
         self.hold_next = False
         self.launches = 0
         self.told: dict[str, tuple[int, str]] = {}
+        self.given_up: set[str] = set()  # requests that a member is past without having been told
         self.failed_over_at = -HOUR_MS
 
     @property
@@ -82,10 +84,13 @@ class Base(RuleBasedStateMachine):
         reply = self.call(member.acquire(no_wait=no_wait), lost)
         if reply is None:
             return
+        asked = member.id
         if reply.outcome == "RUN_LOST":
             self.relaunch(member.run)
         elif member.told(reply):
             self.check_admitted(member)
+        elif member.state == "idle":
+            self.given_up.add(asked)
 
     def check_admitted(self, member: Member) -> None:
         """Who is told HELD: its fences are new, and all nodes have admitted its run under them (or more)."""
@@ -107,13 +112,17 @@ class Base(RuleBasedStateMachine):
         for one, part in zip(told, reply.parts if reply is not None else (), strict=reply is not None):
             if part["state"] == "LOST":
                 self.check_loss(one, part)
+                if one.state == "asking":
+                    self.given_up.add(one.id)
                 one.state = "idle"
 
     def check_loss(self, member: Member, part: dict[str, Any]) -> None:
-        """A failover ends no running turn whose processes are alive and loaded, and heard of in time."""
+        """A failover ends no running turn whose processes are alive and loaded, and heard of in time; nor
+        does what another member says of itself."""
         late = self.scripts.now_ms - self.failed_over_at > LEASE_MS
         live = set(member.fences) - member.yielded
-        if member.state != "turn" or part["outcome"] != "superseded" or member.evicted or late or "p" in live:
+        expected = member.id in self.given_up or part["outcome"] not in ("superseded", "cancelled", "yielded")
+        if member.state != "turn" or expected or member.evicted or late or "p" in live:
             return
         for name in live:
             for node in SLICES[name]:
@@ -132,6 +141,7 @@ class Base(RuleBasedStateMachine):
             self.again(member, lost)
             return
         member.state = "leaving"
+        self.given_up.add(member.id)
         if self.call(member.cancels(), lost) is not None:
             member.state = "idle"
 
@@ -153,6 +163,7 @@ class Base(RuleBasedStateMachine):
 
     def gone(self, process: Process, seen: bool) -> None:
         """A process is no more; the run's state on the devices goes with it."""
+        self.given_up.update(one.id for one in process.turns.values())
         if seen:
             self.nodes["n1"].exits.append({"run": process.run, "process": process.identity})
         for node in self.nodes.values():
@@ -171,6 +182,41 @@ class Base(RuleBasedStateMachine):
                 process.start_anew()
                 self.pair.run(process.register())
 
+    # ------------------------------------------------------------ several at once
+
+    def begin(self, members: list[Member], wish: Wish) -> list[tuple[Backup, Reference]]:
+        """A turn of these members, if they are idle; what the server knew before it and after each step."""
+        known = [self.pair.checkpoint()]
+        for member in members:
+            if member.state == "idle" and member.k == min(one.k for one in members):
+                self.when_idle(member, "on", wish, False)
+            known.append(self.pair.checkpoint())
+        self.all_serve()
+        for member in members:
+            if member.state == "asking":
+                self.again(member)
+        return [*known, self.pair.checkpoint()]
+
+    def take(self, names: list[str]) -> None:
+        """Somebody who is idle gets a turn on each of these slices, if it is free."""
+        single = [member for member in self.members if member.state == "idle" and member.process.of == 1]
+        for name, member in zip(names, single, strict=False):
+            self.when_idle(member, "on", ((name,), 0), False)
+            self.all_serve()
+            if member.state == "asking":
+                self.again(member)
+
+    def all_serve(self) -> None:
+        for node in (*self.nodes.values(), *self.nodes.values()):
+            self.serve(node)
+
+    def settle(self) -> None:
+        """Slices with agents settle before any member is heard of."""
+        for ms in (1, EPOCH_PATIENCE):
+            self.scripts.jump(ms)
+            for node in self.nodes.values():
+                self.beat(node)
+
     # ------------------------------------------------------------ agents
 
     def beat(self, node: Node, lost: bool = False) -> None:
@@ -188,7 +234,7 @@ class Base(RuleBasedStateMachine):
             return
         if evicted := node.work(name, how):
             for member in self.members:
-                if member.run == evicted and name in member.slices:
+                if member.run == evicted and name in {*member.slices} - member.yielded:
                     member.evicted = True
 
     def answer_hints(self, node: Node) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tests.stateful.reference import Pool, Request
+from tests.stateful.reference import Pool
+from tests.stateful.state import Request
 from tests.support.stored import Seen
 
 
@@ -20,6 +21,7 @@ def of_reference(pool: Pool) -> Seen:
                     "fence": s.fence,
                     "request": s.request,
                     "kept": s.kept,
+                    "disowned": sorted(s.disowned),
                     "tries": s.tries,
                 },
                 **{"settling": s.settling, "reported": sorted(s.reported)},

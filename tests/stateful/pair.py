@@ -10,7 +10,8 @@ from typing import Any, cast
 from slicelock import wire
 from slicelock.states import TRANSITIONS, RequestState
 from tests.stateful.observed import difference, of_reference
-from tests.stateful.rules import Answer, Reference
+from tests.stateful.renewals import Answer
+from tests.stateful.rules import Reference
 from tests.support import invariants
 from tests.support.scripts import Backup, Scripts
 from tests.support.stored import Seen, stored

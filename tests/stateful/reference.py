@@ -6,80 +6,23 @@ scripts themselves; here is what they share: the state, time, who is next, and h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slicelock.keys import request_id
-
-OPEN = ("gathering", "queued", "switching", "held")
-EPOCH_PATIENCE, MAX_STEP, SWITCH_PATIENCE, FIRST_BEAT = 2_000, 5_000, 10_000, 10_000
-HEARD, FORGET_RUN, MAX_RETRY = 12_000, 600_000, 60_000
-HEAD_START, DEFAULT_LEASE, DAY = 30_000, 60_000, 86_400_000
-
-
-@dataclass
-class Block:
-    """Why one node holds up a slice."""
-
-    kind: str
-    run: str = ""
-    until: int = 0
-
-
-@dataclass
-class Slice:
-    nodes: tuple[str, ...]
-    state: str = "free"
-    fence: int = 0
-    request: str = ""
-    ready: set[str] = field(default_factory=set[str])
-    settling: int | None = None
-    reported: dict[str, Any] = field(default_factory=dict[str, Any])
-    blocked: dict[str, Block] = field(default_factory=dict[str, Block])
-    tries: dict[str, int] = field(default_factory=dict[str, int])
-    kept: str = ""
-
-
-@dataclass
-class Request:
-    run: str
-    lane: str
-    k: int
-    slices: tuple[str, ...]
-    members: int
-    priority: int
-    lease_ms: int
-    wait_ms: int
-    tick: int
-    state: str = "gathering"
-    outcome: str = ""
-    later: bool = False
-    tries: int = 0
-    joined: dict[str, str] = field(default_factory=dict[str, str])
-    yielded: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    gone: set[str] = field(default_factory=set[str])
-    fences: dict[str, int] = field(default_factory=dict[str, int])
-
-    @property
-    def id(self) -> str:
-        return request_id(self.run, self.lane, self.k)
-
-    @property
-    def live(self) -> list[str]:
-        """The slices not given back."""
-        return [s for s in self.slices if s not in self.gone]
-
-    def has_yielded(self, member: str, name: str = "*") -> bool:
-        given = self.yielded.get(member, set())
-        return "*" in given or name in given
-
-
-@dataclass
-class Run:
-    newest: dict[str, int] = field(default_factory=dict[str, int])
-    lost: set[str] = field(default_factory=set[str])
-    heard: dict[str, int] = field(default_factory=dict[str, int])
+from tests.stateful.state import (
+    DEFAULT_LEASE,
+    EPOCH_PATIENCE,
+    FORGET_RUN,
+    HEAD_START,
+    MAX_STEP,
+    OPEN,
+    SWITCH_PATIENCE,
+    Block,
+    Request,
+    Run,
+    Slice,
+)
 
 
 class Pool:
@@ -92,6 +35,7 @@ class Pool:
         self.life, self.epoch = "", 1
         self.asking = ""
         self.lease_ms: int | None = None
+        self.reports: dict[tuple[str, str], Mapping[str, Any]] = {}  # by node and slice, the last
         self.gone: set[tuple[str, str]] = set()  # processes that an agent has seen end
         self.slices: dict[str, Slice] = {}
         self.requests: dict[str, Request] = {}
@@ -202,23 +146,22 @@ class Pool:
         return any(not (why.run and why.run == run) for why in self.slices[name].blocked.values())
 
     def passed_over(self, request: Request, here: str) -> bool:
-        """It cannot start, since one of its slices is blocked or kept for another or another one settles, or
-        since it is to be tried again later: it holds nobody up."""
+        """It cannot start, since one of its slices is blocked or kept, or another one settles, or since it is
+        to be tried again later: it holds nobody up."""
         return request.later or any(
             self.is_blocked(name, request.run)
-            or self.slices[name].kept not in ("", request.id)
+            or self.slices[name].kept
             or (name != here and self.slices[name].settling is not None)
             for name in request.slices
         )
 
+    def is_free(self, name: str, request: Request) -> bool:
+        s, blocked = self.slices[name], self.is_blocked(name, request.run)
+        return s.state == "free" and s.settling is None and not (s.kept or blocked or request.later)
+
     def startable(self, request: Request) -> bool:
-        if request.later:
-            return False
         for name in request.slices:
-            s = self.slices[name]
-            if s.state != "free" or s.settling is not None or self.is_blocked(name, request.run):
-                return False
-            if s.kept and not s.kept == request.id == self.asking:
+            if not self.is_free(name, request):
                 return False
             queue = self.queue(name)
             ahead = queue[: queue.index(request)]
@@ -270,6 +213,7 @@ class Pool:
 
     def finish(self, request: Request, outcome: str) -> None:
         request.state, request.outcome = "ended", outcome
+        self.unkeep(request.id)
         for name in request.slices:
             self.release(name, request)
         for what in list(self.deadlines):
@@ -284,44 +228,71 @@ class Pool:
         self.undue(f"switch|{request.id}")
         self.extend(request, request.wait_ms)
 
-    def part(self, request: Request, member: str, given: set[str]) -> None:
-        """A member's part ends, of all ("*") or some slices; before its begin, the request ends for all."""
-        if request.state != "held":
-            self.finish(request, "cancelled")
+    def part(self, request: Request, member: str, given: set[str], outcome: str = "") -> None:
+        """A member's part ends, of all ("*") or some slices; before its begin, the request ends for all. One
+        of an earlier epoch may have begun: it goes on without the member, or begins so."""
+        held = request.state == "held"
+        if not held and request.epoch == self.epoch:
+            self.finish(request, outcome or "cancelled")
             return
         request.joined.setdefault(member, "-")
         request.yielded.setdefault(member, set()).update(given)
         live = request.live
-        for name in live:
-            if sum(request.has_yielded(other, name) for other in request.joined) >= request.members:
-                request.gone.add(name)
-                self.release(name, request)
+        back = {name for name in live if self.all_have_yielded(request, name)}
+        if back == {*live}:
+            self.finish(request, outcome or ("yielded" if held else "cancelled"))
+            return
+        if request.state == "gathering":
+            if len(request.joined) < request.members:
+                return
+            request.state = "queued"
+        for name in back if held else ():
+            request.gone.add(name)
+            self.release(name, request)
         if all(request.has_yielded(member, name) for name in live):
             self.undue(f"part|{request.id}|{member}")
-        if not request.live:
-            self.finish(request, "yielded")
 
-    def done(self, run: str, lane: str, k: int, member: str) -> None:
-        """This member has finished every turn up to the k-th, acknowledged or not."""
-        self.unkeep(run, lane, k)
+    def all_have_yielded(self, request: Request, name: str) -> bool:
+        return sum(request.has_yielded(one, name) for one in request.joined) >= request.members
+
+    def done(self, run: str, lane: str, k: int, member: str, members: int, *, gave_up: bool = False) -> None:
+        """This member has finished every turn up to the k-th, acknowledged or not; or it gave that one up."""
+        self.disown_until(run, lane, k, member, members)
         for request in self.open_of(run, lane):
-            if request.k > k or request.has_yielded(member):
+            if request.k > k or not request.takes_part(member):
                 continue
-            if member in request.joined or request.state == "held":
-                self.part(request, member, {"*"})
-            elif request.state == "gathering":
+            if gave_up and request.k == k and request.state != "held":
                 self.finish(request, "cancelled")
+            elif not request.has_yielded(member):
+                self.part(request, member, {"*"})
+
+    def keep(self, name: str, request: str) -> None:
+        """For a turn that may be running."""
+        self.slices[name].kept, self.slices[name].disowned = request, set()
+        self.due(f"kept|{name}", self.lease())
 
     def unkeep_slice(self, name: str) -> None:
-        self.slices[name].kept = ""
+        self.slices[name].kept, self.slices[name].disowned = "", set()
         self.undue(f"kept|{name}")
 
-    def unkeep(self, run: str, lane: str, k: int) -> None:
+    def unkeep(self, request: str) -> None:
+        for name, s in self.slices.items():
+            if s.kept == request:
+                self.unkeep_slice(name)
+
+    def disown(self, name: str, member: str, members: int) -> None:
+        """A member does not hold the turn that a slice is kept for; when each has said so, nobody does."""
+        s = self.slices[name]
+        s.disowned.add(member)
+        if len(s.disowned) >= members:
+            self.unkeep_slice(name)
+
+    def disown_until(self, run: str, lane: str, k: int, member: str, members: int) -> None:
         for name, s in self.slices.items():
             if s.kept:
                 kept_run, kept_lane, kept_k = s.kept.split("/")
                 if (kept_run, kept_lane) == (run, lane) and int(kept_k) <= k:
-                    self.unkeep_slice(name)
+                    self.disown(name, member, members)
 
     def exited(self, run: str, process: str) -> None:
         """A process of a run is gone: its parts end; with the last one everything of the run does."""
@@ -360,7 +331,10 @@ class Pool:
             return
         grown = top > s.fence
         request = self.requests.get(s.request)
-        if request is not None and shown:
+        turn = self.shown_by_all(shown, top) if grown else ""
+        if request is not None and turn == request.id:  # it was granted again, under a later fence
+            request.fences[name] = top
+        elif request is not None and shown:
             agreed = all((one["run"], one["fence"]) == (request.run, s.fence) for one in shown)
             if grown or (request.state == "held" and not agreed):
                 self.overtaken(name, request)
@@ -369,17 +343,26 @@ class Pool:
         self.undue(f"settle|{name}")
         if request is not None and request.state == "switching":
             s.ready = set()
+        if request is None and turn:
+            self.keep(name, turn)
+
+    def shown_by_all(self, shown: list[Any], top: int) -> str:
+        """The turn that all nodes show as the latest grant, if they agree on one."""
         turns = {(one["run"], one["lane"], one["k"], one["fence"]) for one in shown}
-        if grown and len(turns) == 1:
-            run, lane, k, fence = turns.pop()
-            if run and fence == top:
-                s.kept = request_id(run, lane, k)
-                self.due(f"kept|{name}", self.lease())
+        run, lane, k, fence = turns.pop()
+        return request_id(run, lane, k) if not turns and run and fence == top else ""
 
     def overtaken(self, name: str, request: Request) -> None:
-        """A later turn was found on one slice. A turn goes on without it: it may have yielded this one."""
-        if request.state != "held" or request.live == [name]:
+        """A later turn was found on one slice. A turn goes on without it: it may have yielded this one. A
+        switch waits again, and its other slices are kept: it may have become such a turn."""
+        live = request.live
+        if len(live) < 2:
             self.finish(request, "superseded")
-        else:
+        elif request.state == "held":
             request.gone.add(name)
             self.release(name, request)
+        else:
+            self.requeue(request)
+            for other in live:
+                if other != name:
+                    self.keep(other, request.id)

@@ -7,23 +7,11 @@ from typing import Any
 
 from slicelock import wire
 from slicelock.keys import request_id
-from tests.stateful.reference import (
-    DAY,
-    FIRST_BEAT,
-    FORGET_RUN,
-    HEARD,
-    MAX_RETRY,
-    Block,
-    Pool,
-    Request,
-    Run,
-    Slice,
-)
-
-Answer = dict[str, Any]
+from tests.stateful.renewals import Answer, Renewals
+from tests.stateful.state import DAY, FIRST_BEAT, FORGET_RUN, HEARD, MAX_RETRY, Block, Request, Run, Slice
 
 
-class Reference(Pool):
+class Reference(Renewals):
     """A pool that commands can be run on."""
 
     def run(self, command: wire.Command, raw: int, life: str) -> Answer:
@@ -39,7 +27,7 @@ class Reference(Pool):
         refusal = self.refuse_member(c) or self.refuse_slices(c)
         if refusal:
             return refusal
-        self.done(c.run, c.lane, c.k - 1, c.member)
+        self.done(c.run, c.lane, c.k - 1, c.member, c.members)
         request = self.requests.get(request_id(c.run, c.lane, c.k))
         refusal = self.refuse_join(request, c) if request else self.refuse_open(c)
         if refusal:
@@ -80,7 +68,7 @@ class Reference(Pool):
             return self.answer(request)
         if (request.slices, request.members) != (c.slices, c.members):
             return {"outcome": "MISMATCH"}
-        if c.member not in request.joined and request.state != "gathering":
+        if not request.takes_part(c.member):
             return {"outcome": "LATE"}
         return None
 
@@ -91,7 +79,9 @@ class Reference(Pool):
     def open_request(self, c: wire.Acquire) -> Request:
         self.tick = max(self.pool * 4096, self.tick + 1)
         tick = self.tick - c.waited_ms * 4096
-        request = Request(c.run, c.lane, c.k, c.slices, c.members, c.priority, c.lease_ms, c.wait_ms, tick)
+        request = Request(
+            *(c.run, c.lane, c.k, c.slices, c.members, c.priority, c.lease_ms, c.wait_ms, tick, self.epoch)
+        )
         self.requests[request.id] = request
         self.lease_ms = max(c.lease_ms, self.lease_ms or 0)
         self.known_run(c.run).newest[c.lane] = c.k
@@ -105,8 +95,14 @@ class Reference(Pool):
 
     def join(self, request: Request, c: wire.Acquire) -> None:
         request.joined[c.member] = c.process
+        its = [name for name, s in self.slices.items() if s.kept == request.id]  # who asks does not hold it
+        for name in its:
+            self.disown(name, c.member, request.members)
+        was_its = any(not self.slices[name].kept for name in its)
         if request.state == "gathering" and len(request.joined) == request.members:
             request.state = "queued"
+        if was_its and request.state == "queued" and all(self.is_free(s, request) for s in request.slices):
+            self.start(request)
 
     def answer(self, request: Request) -> Answer:
         """Where a request stands."""
@@ -131,7 +127,7 @@ class Reference(Pool):
     def run_yield(self, c: wire.Yield) -> Any:
         request = self.requests.get(request_id(c.run, c.lane, c.k))
         if not c.slices:
-            self.unkeep(c.run, c.lane, c.k)
+            self.disown_until(c.run, c.lane, c.k, c.member, c.members)
         if request is None:
             return {"outcome": "ALREADY"}
         if request.state == "ended":
@@ -139,7 +135,7 @@ class Reference(Pool):
             return {"outcome": "ALREADY"} if done else {"outcome": "LOST", "ended": request.outcome}
         asked = c.slices or request.slices
         fresh = any(name in request.slices and not request.has_yielded(c.member, name) for name in asked)
-        if not fresh or not (c.member in request.joined or request.state == "held"):
+        if not fresh or not request.takes_part(c.member):
             return {"outcome": "ALREADY"}
         self.part(request, c.member, set(c.slices) or {"*"})
         waiters = sum(len(self.queue(name)) for name in asked)
@@ -149,7 +145,7 @@ class Reference(Pool):
     def run_cancel(self, c: wire.Cancel) -> Answer:
         request = self.requests.get(request_id(c.run, c.lane, c.k))
         newest = self.runs[c.run].newest.get(c.lane, 0) if c.run in self.runs else 0
-        self.unkeep(c.run, c.lane, c.k)
+        self.unkeep(request_id(c.run, c.lane, c.k))
         if (request and request.state == "ended") or (not request and c.k <= newest):
             return {"outcome": "ALREADY"}
         if request is None:
@@ -204,10 +200,10 @@ class Reference(Pool):
 
     def run_renew(self, c: wire.Renew) -> Any:
         for lane, done in c.report.get("done", {}).items():
-            self.done(c.run, lane, done["k"], done["member"])
+            self.done(c.run, lane, done["k"], done["member"], done["members"], gave_up=done["gave_up"])
         told: list[Answer | Request] = []
         for part in c.report["parts"]:
-            self.done(c.run, part["lane"], part["k"] - 1, part["member"])
+            self.done(c.run, part["lane"], part["k"] - 1, part["member"], part["members"])
             told.append(self.renew_part(c, part))
         run = self.runs.get(c.run)
         if run is not None:
@@ -222,94 +218,6 @@ class Reference(Pool):
         if told.state == "ended":
             return {"state": "LOST", "outcome": told.outcome}
         return {"state": told.state}
-
-    def renew_part(self, c: wire.Renew, part: Mapping[str, Any]) -> Answer | Request:
-        request = self.requests.get(request_id(c.run, part["lane"], part["k"]))
-        if request and request.state == "ended":
-            return request
-        missing = self.missing(request, part, request_id(c.run, part["lane"], part["k"]))
-        if missing:
-            verdict = self.reassert(c, part, request, missing)
-            if verdict:
-                return verdict
-            request = self.requests.get(request_id(c.run, part["lane"], part["k"]))
-        if request is None:
-            return {"state": "UNKNOWN"}
-        member = part["member"]
-        if member not in request.joined and request.state != "held":
-            return {"state": "UNKNOWN"}
-        if request.joined.get(member, "-") not in ("-", c.process) and not part["fences"]:
-            return {"state": "UNKNOWN"}
-        request.joined[member] = c.process
-        if request.state == "held" and part["yielded"]:
-            self.part(request, member, set(part["yielded"]))
-        if request.state != "ended" and not request.has_yielded(member):
-            self.due(f"part|{request.id}|{member}", c.lease_ms if request.state == "held" else c.wait_ms)
-        return request
-
-    def missing(self, request: Request | None, part: Mapping[str, Any], name: str) -> list[str]:
-        """The slices that this member was told it holds, has not given back, and Redis does not show so."""
-        held = request is not None and request.state == "held"
-        return [
-            s
-            for s, fence in part["fences"].items()
-            if s not in part["yielded"]
-            and not (request is not None and request.has_yielded(part["member"], s))
-            and not (held and self.slices[s].request == name and self.slices[s].fence == fence)
-        ]
-
-    def reassert(
-        self, c: wire.Renew, part: Mapping[str, Any], request: Request | None, missing: list[str]
-    ) -> Answer | None:
-        """None when the turn stands."""
-        name = request_id(c.run, part["lane"], part["k"])
-        open_to_it = all(
-            part["fences"][s] >= self.slices[s].fence
-            and (self.slices[s].settling is not None or self.slices[s].kept == name)
-            for s in missing
-        )
-        if open_to_it:
-            self.hold_again(c, part, request, missing)
-            return None
-        if request and request.state == "switching" and request.fences.items() >= part["fences"].items():
-            return None
-        if any(self.slices[s].settling is not None for s in missing):
-            return {"state": "UNKNOWN"}
-        if request:
-            self.finish(request, "superseded")
-        return {"state": "LOST", "outcome": "superseded"}
-
-    def hold_again(
-        self, c: wire.Renew, part: Mapping[str, Any], request: Request | None, missing: list[str]
-    ) -> None:
-        name = request_id(c.run, part["lane"], part["k"])
-        for s in missing:
-            other = self.requests.get(self.slices[s].request)
-            if other and other.id != name:
-                self.overtaken(s, other)
-        for other in self.open_of(c.run, part["lane"]):
-            if other.k < part["k"]:
-                self.finish(other, "superseded")
-        for s in missing:
-            self.unkeep_slice(s)
-            found = self.slices[s]
-            found.state, found.request, found.fence = "held", name, part["fences"][s]
-            found.ready = set(found.nodes)
-        if request is None:
-            request = Request(
-                *(c.run, part["lane"], part["k"], tuple(part["slices"]), part["members"], part["priority"]),
-                *(c.lease_ms, c.wait_ms, self.pool * 4096),
-            )
-            self.requests[name] = request
-        request.state, request.lease_ms, request.wait_ms = "held", c.lease_ms, c.wait_ms
-        request.slices, request.members = tuple(part["slices"]), part["members"]
-        request.gone = {s for s in request.slices if self.slices[s].request != name}
-        request.fences.update(part["fences"])
-        request.joined[part["member"]] = c.process
-        newest = self.runs.setdefault(c.run, Run()).newest
-        newest[part["lane"]] = max(newest.get(part["lane"], 0), part["k"])
-        if part["members"] > 1:
-            self.due(f"gather|{name}", c.lease_ms)
 
     # ------------------------------------------------------------ beat
 
@@ -341,6 +249,7 @@ class Reference(Pool):
         if not 0 <= shown["top"] <= (self.raw + DAY) * 1024:
             self.block(name, node, Block("fence"))
             return
+        self.reports[node, name] = shown
         gone = why and why.kind == "evict" and why.run and why.run not in shown["loaded"]
         if why and (why.kind == "fence" or gone):
             del s.blocked[node]

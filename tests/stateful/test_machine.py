@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -35,6 +36,31 @@ wishes = st.tuples(st.sampled_from(CHOICES), st.sampled_from([0, 0, 0, 1, -1]))
 acts = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(VERBS), wishes, lost), min_size=1, max_size=8)
 nodes = st.sampled_from(["n1", "n2"])
 jobs = st.lists(st.tuples(nodes, st.sampled_from(WAYS), lost), min_size=1, max_size=4)
+BOTH: list[Job] = [("n1", "ready", False), ("n2", "ready", False)] * 2
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A turn of a run that has begun, and what the server knows of it: nothing (0), or that it gathers,
+    waits, is switched or is held, as far as it was `asked` for."""
+
+    run: str
+    wish: Wish
+    asked: int
+    went_on: list[tuple[int, str]]
+    taken: bool
+    settled: bool
+
+
+plots = st.builds(
+    Plot,
+    run=st.sampled_from(["r1", "r2"]),
+    wish=wishes,
+    asked=st.integers(0, 3),
+    went_on=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["on", "some"])), max_size=3),
+    taken=st.booleans(),
+    settled=st.booleans(),
+)
 
 
 class Machine(Base):
@@ -85,6 +111,21 @@ class Machine(Base):
             self.serve(node)
         self.members_act([(at, "on", wish, False) for at, _, wish, _ in acts])
         self.new_life(known)
+
+    @rule(plot=plots, acts=acts)
+    def the_server_forgets_that_a_turn_began(self, plot: Plot, acts: list[Act]) -> None:
+        """Its members have gone on since, others may have what they gave back, agents may come first."""
+        members = [one for one in self.members if one.run.startswith(plot.run)]
+        known = self.begin(members, plot.wish)
+        for at, verb in plot.went_on:
+            if members[at % len(members)].state == "turn":
+                self.when_turn(members[at % len(members)], verb, plot.wish, False)
+        if plot.taken:
+            self.take([name for name in SLICES if any(name in one.yielded for one in members)])
+        self.all_act(acts, BOTH if plot.taken else [])
+        self.new_life(known[min(plot.asked, len(known) - 1)])
+        if plot.settled:
+            self.settle()
 
     @rule(order=st.permutations(["n1", "n2", "members"]))
     def everybody_is_heard(self, order: list[str]) -> None:

@@ -84,6 +84,7 @@ def _slice(fields: dict[str, str]) -> Seen:
         "fence": int(fields["fence"]),
         "request": fields.get("request", ""),
         "kept": fields.get("kept", ""),
+        "disowned": sorted(fields.get("disowned", "").split()),
         "settling": int(fields["settling"]) if "settling" in fields else None,
         "reported": sorted(_with("beat:", fields)),
         "blocked": {n: (b["kind"], b.get("run", ""), int(b.get("until", 0))) for n, b in blocked.items()},

@@ -208,12 +208,16 @@ class Member:
             **facts,
         }
 
-    def renew(self, *parts: Mapping[str, Any], done: int | None = None, **report: Any) -> wire.RenewReply:
-        """Heartbeat. Without `parts`, of the present turn; `done` is the last turn that was finished."""
+    def renew(
+        self, *parts: Mapping[str, Any], done: int | None = None, gave_up: bool = False, **report: Any
+    ) -> wire.RenewReply:
+        """Heartbeat. Without `parts`, of the present turn; `done` is the last turn that was finished, or was
+        given up."""
         sent = list(parts) if parts or done is not None else [self.part()]
         report = {"parts": sent, **report}
         if done is not None:
-            report["done"] = {self.lane: {"k": done, "member": self.member}}
+            word = {"k": done, "member": self.member, "members": self.of, "gave_up": gave_up}
+            report["done"] = {self.lane: word}
         return self.world.run(self.renew_command(report))
 
     def renew_command(self, report: Mapping[str, Any]) -> wire.Renew:
@@ -227,7 +231,8 @@ class Member:
     def yield_(self, *slices: str) -> wire.YieldReply:
         """End this member's part, of the whole turn or of some slices."""
         self.yielded = (*self.yielded, *(slices or self.slices))
-        return self.world.run(wire.Yield(self.run, self.lane, self.k, self.member, tuple(sorted(slices))))
+        given = tuple(sorted(slices))
+        return self.world.run(wire.Yield(self.run, self.lane, self.k, self.member, given, self.of))
 
     def cancel(self, k: int | None = None, why: str = "") -> wire.Reply:
         return self.world.run(wire.Cancel(self.run, self.job, self.lane, self.k if k is None else k, why))

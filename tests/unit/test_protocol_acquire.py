@@ -11,6 +11,7 @@ from slicelock import errors
 from slicelock.codec import Command, Reply
 from slicelock.errors import StoreError, StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire
+from slicelock.protocol.ledger import Done
 from slicelock.wire import Acquire, AcquireReply, Cancel, Register
 from tests.support.flows import Hand, known, part, registered, who
 
@@ -208,7 +209,7 @@ class TestEnded:
         assert type(error) is kind
         assert "member 1 withdrew" in str(error)
         assert hand.scripts == ["register", "acquire"]  # it is over: nothing to cancel
-        assert ledger.done == {"main": 1}
+        assert ledger.done == {"main": Done(1, gave_up=True)}
 
     def test_a_reason_that_is_a_sentence_ends_once(self) -> None:
         _, _, error = refused(
@@ -251,7 +252,7 @@ class TestRefusals:
         lost = AcquireReply("RUN_LOST", slice="a", reason="node n1")
         hand, ledger, _ = refused(errors.RunLost, QUEUED, lost, DONE)
         assert hand.scripts == ["register", "acquire", "acquire", "cancel"]
-        assert ledger.done == {"main": 1}
+        assert ledger.done == {"main": Done(1, gave_up=True)}
 
     def test_members_that_disagree_end_the_request_for_those_who_gather(self) -> None:
         reply = AcquireReply("MISMATCH", reason="another member asked for b", missing=1)

@@ -10,6 +10,7 @@ from slicelock import errors
 from slicelock.codec import Reply
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire, end_dropped, farewell, give_back
+from slicelock.protocol.ledger import Done
 from slicelock.wire import AcquireReply, Cancel, Register, Yield, YieldReply
 from tests.support.flows import Hand, known, part, who
 
@@ -29,7 +30,7 @@ def test_tells_how_many_wait() -> None:
     hand = Hand([YIELDED])
     assert hand.drive(give_back(ledger, held)) == 3
     assert hand.calls == [Yield("r1", "main", 1, "0")]
-    assert (ledger.open_parts, ledger.done, ledger.undelivered) == ({}, {"main": 1}, {})
+    assert (ledger.open_parts, ledger.done, ledger.undelivered) == ({}, {"main": Done(1, gave_up=False)}, {})
 
 
 def test_some_slices_leave_the_turn_open() -> None:
@@ -57,7 +58,7 @@ def test_is_kept_while_redis_is_away(failure: Exception, caplog: pytest.LogCaptu
         assert Hand([failure]).drive(give_back(ledger, held)) == 0
     assert list(ledger.undelivered) == [Yield("r1", "main", 1, "0")]
     assert "left to the companion" in caplog.text
-    assert ledger.done == {"main": 1}
+    assert ledger.done == {"main": Done(1, gave_up=False)}
 
 
 def test_a_slow_failure_is_not_tried_again() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from slicelock import errors
 from slicelock.protocol import Ledger, News, Part, absorb, acquire, beat, next_deadline, overdue
+from slicelock.protocol.ledger import Done
 from slicelock.wire import AcquireReply, RenewReply
 from tests.support.flows import Hand, known, part, who
 
@@ -35,7 +36,7 @@ def hear(ledger: Ledger, *parts: dict[str, Any], registered: bool = True, sent: 
 def test_says_everything_that_this_process_has() -> None:
     ledger, _ = holding(slices=("a", "b"))
     ledger.give_back(ledger.open_parts["main"], ("a",))
-    ledger.done["other"] = 4
+    ledger.done["other"] = Done(4, gave_up=False)
     report = beat(ledger, [{"n": "9"}]).call.report
     assert report == {
         "parts": [
@@ -44,7 +45,7 @@ def test_says_everything_that_this_process_has() -> None:
                 **{"phase": "", "priority": 0, "fences": {"a": 7, "b": 7}, "yielded": ("a",)},
             }
         ],
-        "done": {"other": {"k": 4, "member": "0"}},
+        "done": {"other": {"k": 4, "member": "0", "members": 1, "gave_up": False}},
         "answers": [{"n": "9"}],
     }
 
