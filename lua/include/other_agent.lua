@@ -2,6 +2,6 @@
 local function other_agent(node, agent)
   local known = record('node', node) or {}
   if known.agent and known.agent ~= agent and not known.silent then
-    return { 'OTHER', 'by', known.agent, 'heard_ms', num(pool - known.beat_ms) }
+    return { 'OTHER', 'by', known.agent, 'heard_ms', num(pool - (tonumber(known.beat_ms) or pool)) }
   end
 end

@@ -61,6 +61,7 @@ def crowd(folder: Path, processes: int, waiters: int, lease: float = 10) -> Crow
             "SLICELOCK_REDIS_URL": server.url,
             "SLICELOCK_LEASE": str(lease),
             "SLICELOCK_POLL": str(lease / 3),
+            "SLICELOCK_STORE_TIMEOUT": "60",  # fifty Pythons that start at once keep two cores busy
         }
         settings = Settings(redis_url=server.url, job="guard", run="guard", lease=lease, renew=1)  # type: ignore[arg-type]
         store, mine = Store(settings), 4  # the guard's and this client's

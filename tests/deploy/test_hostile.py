@@ -23,7 +23,7 @@ from slicelock.local import LocalAgent
 from tests.support.acl_server import Guarded
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage, Run
-from tests.support.stored import record
+from tests.support.stored import edit, record
 from tests.support.wait import wait_until
 
 STATE = b"precious" * 100
@@ -261,6 +261,22 @@ def test_records_that_make_no_sense(stage: AgentStage, agent: LocalAgent) -> Non
     wait_until(lambda: good.again().outcome == "HELD", 15)
     good.kill()
     serves(stage, agent)
+
+
+def test_a_node_that_is_said_to_be_anothers(stage: AgentStage, agent: LocalAgent) -> None:
+    """The agent says so, and serves again once the one that is not there has been silent for long enough."""
+    good = serves(stage, agent)
+    edit(stage.world.client, stage.world.keys.node("n1"), agent="boot:journal@evil", beat_ms="x")
+    wait_until(lambda: "another agent, on host evil" in agent.log(), 10)
+    assert good.again().outcome == "HELD"
+    wait_until(lambda: good.again() and not is_anothers(stage), 15)
+    good.kill()
+    serves(stage, agent)
+
+
+def is_anothers(stage: AgentStage) -> bool:
+    """By the record itself: no picture can be drawn of one that makes no sense."""
+    return record(stage.world.client, stage.world.keys.node("n1"))["agent"].endswith("@evil")
 
 
 def test_a_flood_of_requests(stage: AgentStage, agent: LocalAgent) -> None:
