@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ import typer
 from slicelock.cli import options
 from slicelock.cli.app import app
 from slicelock.cli.console import say
-from slicelock.cli.failures import Refused
+from slicelock.cli.out_file import write
 from slicelock.cli.past import Past, past
 from slicelock.cli.since import Since
 from slicelock.history.report import Report
@@ -29,7 +28,7 @@ class Format(StrEnum):
 
 Out = Annotated[
     Path,
-    typer.Option("--out", "-o", metavar="FILE", help="The file to write; it is replaced as a whole."),
+    typer.Option("--out", "-o", metavar="FILE", help="The file to write, as a whole or not at all."),
 ]
 
 
@@ -49,7 +48,7 @@ def timeline(
     """Write a page with every turn, wait and switch, by slice and job, and the report's figures beside it."""
     seen = past(pool, since)
     figures = seen.report()
-    replace(out, html_of(seen, figures) if format_ is Format.HTML else trace_of(seen, figures))
+    write(out, html_of(seen, figures) if format_ is Format.HTML else trace_of(seen, figures))
     say(f"Wrote {out} ({count(figures.events, 'event')}).")
 
 
@@ -66,18 +65,3 @@ def trace_of(seen: Past, figures: Report) -> str:
     from slicelock.history.perfetto import trace
 
     return json.dumps(trace(seen.history, figures, seen.pool), separators=(",", ":"))
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all; Refused says why not."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise Refused(
-            f"{path} was not written: {error.strerror or error}.", advice="Choose another --out."
-        ) from None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -51,3 +54,58 @@ def test_a_file_that_cannot_be_written(call: Call, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "was not written" in call("timeline", "--out", str(tmp_path / "folder")).complaint
     assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_file_keeps_its_mode(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "t.html"
+    path.touch(0o600)
+    assert call("timeline", "--out", str(path)).code == ExitCode.DONE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_one(call: Call, tmp_path: Path, there: bool) -> None:
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to("target")
+    if there:
+        target.touch()
+    assert call("timeline", "--out", str(link)).code == ExitCode.DONE
+    assert link.is_symlink() and target.read_text().startswith("<!doctype html>")
+
+
+def test_links_in_a_circle(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert "was not written" in call("timeline", "--out", str(tmp_path / "a")).complaint
+
+
+def test_a_pipe_gets_the_text_and_stays_one(call: Call, tmp_path: Path) -> None:
+    path, got = tmp_path / "pipe", list[str]()
+    os.mkfifo(path)
+    keeper = os.open(path, os.O_RDWR)  # no open() waits for the other end
+    with path.open() as source:
+        reader = Thread(target=lambda: got.append(source.read()))
+        reader.start()
+        ended = call("timeline", "--out", str(path))
+        os.close(keeper)
+        reader.join()
+    assert ended.code == ExitCode.DONE and path.is_fifo()
+    assert got[0].startswith("<!doctype html>")
+
+
+def test_a_device_stays_one(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        path.write_text("")
+    except PermissionError:
+        pytest.skip("only root makes devices, where the file system allows them")
+    assert call("timeline", "--out", str(path)).code == ExitCode.DONE
+    assert path.is_char_device()
+
+
+@pytest.mark.parametrize("path", ["", "/", "."])
+def test_a_folder_is_no_file(call: Call, path: str) -> None:
+    ended = call("timeline", "-o", path)
+    assert ended.code == ExitCode.OTHER
+    assert "was not written: Is a directory" in ended.complaint and "--out" in ended.complaint
