@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 import os
 import signal
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 
 from slicelock.cli.child import GuardedCommand, SignalWatch
 from slicelock.cli.console import say
+from slicelock.cli.failures import one_line
 from slicelock.client import AsyncSlice, AsyncTurn
 from slicelock.errors import LeaseLost, StoreError
 from slicelock.identity import ProcessIdentity
@@ -112,6 +113,10 @@ class Hold:
         healthy = asyncio.create_task(answers(self.plan.until)) if self.plan.until else None
         first = [ended, lost, healthy] if healthy else [ended, lost]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if healthy and healthy.done() and (failure := healthy.exception()):
+            say(f"slicelock: {self.plan.until} cannot be asked ({one_line(failure)}); nothing is given back")
+            healthy = None
+            await asyncio.wait([ended, lost], return_when=asyncio.FIRST_COMPLETED)
         if lost.done() and not ended.done():
             child.end()
             await ended
@@ -165,7 +170,7 @@ def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=HEALTH_S[1]) as answer:
             return 200 <= answer.status < 300
-    except (urllib.error.URLError, OSError, ValueError):
+    except (OSError, ValueError, HTTPException):  # nobody there, or what is there speaks no HTTP
         return False
 
 

@@ -119,8 +119,23 @@ def check_usage(names: Sequence[str], hold: bool, until: str) -> None:
     """Refuse what makes no sense together."""
     if (hold or until) and not names:
         raise typer.BadParameter("--hold and --until need a slice to hold.", param_hint="--slice")
-    if until and (urlsplit(until).scheme not in ("http", "https") or not urlsplit(until).netloc):
-        raise typer.BadParameter(f"{until!r} is not an http or https URL.", param_hint="--until")
+    if until and not can_be_asked(until):
+        raise typer.BadParameter(
+            f"{until!r} is no URL that can be asked; for example http://127.0.0.1:8000/health.",
+            param_hint="--until",
+        )
+
+
+def can_be_asked(url: str) -> bool:
+    """Whether this is the URL of something that HTTP may be spoken with: no spaces, no user."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    said = parts.path + parts.query
+    plain = said.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
+    return bool(parts.scheme in ("http", "https") and host and port != 0 and plain)
 
 
 def settings_of(job: str | None, pool: str | None) -> Settings:

@@ -28,6 +28,27 @@ def test_wrong_usage(call: Call, words: tuple[str, ...], named: str) -> None:
     assert ended.code == ExitCode.USAGE and named in ended.complaint
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1:abc/", "http://127.0.0.1:70000/", "http://127.0.0.1:0/", "http://a b/"),
+        *(
+            "http://x/a b",
+            "http://x/a\nb",
+            "http://x/ä",
+            "http://[",
+            "http://[::1/",
+            "http://:80/",
+            "http://u@x/",
+        ),
+    ],
+)
+def test_a_health_url_that_nobody_can_ask(call: Call, url: str) -> None:
+    ended = call("run", "--slice", "a", "--until", url, "--", "true")
+    assert ended.code == ExitCode.USAGE
+    assert "--until" in ended.complaint and "for example" in ended.complaint
+
+
 def test_missing_settings(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "SLICELOCK_REDIS_URL" in call("run", "--", "true").complaint
     monkeypatch.setenv("SLICELOCK_REDIS_URL", "redis://127.0.0.1:1")
