@@ -3,6 +3,7 @@
 function rules.answer(id)
   local r = record('request', id)
   if r.state ~= 'held' then return rules.answer_not_held(id, r) end
+  rules.check_life()
   local fences, agentless = {}, '0'
   for _, s in ipairs(rules.live(r)) do
     local S = record('slice', s) or {}

@@ -19,5 +19,6 @@ end
 function rules.free_for(s, r)
   local S = record('slice', s)
   if not S or S.state ~= 'free' or S.settling or r.later then return false end
-  return not S.kept and not rules.blocked(s, r.run)
+  rules.check_life()
+  return not S.settling and not S.kept and not rules.blocked(s, r.run)
 end

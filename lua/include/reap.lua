@@ -1,7 +1,10 @@
 -- Deadlines that have passed.
 local on_due = {}
 
-local function quiet_until() return tonumber(meta.quiet_until) or 0 end
+local function quiet_until()
+  rules.check_life()
+  return tonumber(meta.quiet_until) or 0
+end
 
 --- @include "reap_requests"
 --- @include "reap_slices"

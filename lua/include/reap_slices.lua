@@ -1,6 +1,9 @@
 -- Deadlines of slices: it may settle, is kept no longer, is to be looked through further, or an eviction or a request is tried
 -- again.
-function on_due.settle(s) rules.settle(s) end
+function on_due.settle(s)
+  rules.check_life()
+  rules.settle(s)
+end
 
 function on_due.kept(s)
   if record('slice', s) and record('slice', s).kept then rules.unkeep_slice(s) end

@@ -30,6 +30,7 @@ def calls_of(keys: Keys) -> dict[str, list[Call]]:
         ("SADD", keys.gathering, "x"),
         ("XADD", keys.events, "*", "f", "v"),
         ("PUBLISH", channel, "x"),
+        ("INFO", "server"),
     ]
     turning: list[Call] = [*changing, ("SUBSCRIBE", channel)]
     return {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from redis.exceptions import ResponseError
 
 from slicelock import wire
+from slicelock.embedded import EmbeddedServer
+from slicelock.store.failures import RIGHTS
+from tests.support.scripts import Scripts, connect
 from tests.support.world import Member, World
 
 
@@ -45,19 +47,6 @@ def test_whatever_changes_something_notices_a_new_epoch(
     assert world.slice("b").settling
 
 
-def test_a_server_is_not_asked_again_who_it_is(world: World, holder: Member) -> None:
-    """The caller knows what its connection leads to; a turn that begins and ends need not pay for INFO."""
-    before = infos(world)
-    holder.yield_()
-    holder.hold("a")
-    assert infos(world) == before + 1, "the one of this count itself"
-
-
-def infos(world: World) -> int:
-    stats: Any = world.client.info("commandstats")
-    return stats.get("cmdstat_info", {"calls": 0})["calls"]
-
-
 @pytest.mark.parametrize("claim", ["", "another", "life2"])
 def test_a_caller_that_does_not_know_its_server_changes_no_epoch(world: World, claim: str) -> None:
     """The server has the last word."""
@@ -75,3 +64,48 @@ def test_heartbeats_notice_a_server_behind_an_open_connection(world: World, hold
         world.scripts.call(script.script, script.argv(), before)
         assert world.record(world.keys.meta)["epoch"] == str(number + 2)
         before = world.scripts.run_id
+
+
+@pytest.mark.parametrize("slice_", ["a", "p"])
+def test_nothing_is_granted_behind_an_open_connection(world: World, slice_: str) -> None:
+    """What was granted in the life before may have been lost: nobody starts before the slice has settled."""
+    world.declare("a", "n1")
+    world.declare("p")
+    world.serve()
+    before = world.scripts.run_id
+    world.new_epoch()
+    asks = world.member("r1").acquire_command(slices=(slice_,), k=1)
+    assert asks.reply.decode(world.scripts.call(asks.script, asks.argv(), before)).outcome == "QUEUED"
+    assert world.slice(slice_).settling
+
+
+def test_a_yield_behind_an_open_connection_starts_nobody(world: World, holder: Member) -> None:
+    waiter = world.member("r1")
+    waiter.ask("a")
+    before = world.scripts.run_id
+    world.new_epoch()
+    gives = wire.Yield(holder.run, holder.lane, holder.k, holder.member)
+    world.scripts.call(gives.script, gives.argv(), before)
+    assert world.state(waiter.id) == "queued"
+    assert world.slice("a").settling
+
+
+def test_a_stored_turn_is_not_told_held_behind_an_open_connection(world: World, holder: Member) -> None:
+    before = world.scripts.run_id
+    world.new_epoch()
+    asks = holder.acquire_command()
+    assert asks.reply.decode(world.scripts.call(asks.script, asks.argv(), before)).outcome == "SWITCHING"
+
+
+def test_who_may_not_ask_for_the_server_decides_nothing(server: EmbeddedServer, pool: str) -> None:
+    """Else others would take its answer for another server's, and the pool would never settle."""
+    with connect(server.url) as admin:
+        admin.execute_command("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info")
+        others = Scripts(admin, pool, clock=False)
+        others.run(wire.Declare("p", {}))
+        ask = wire.Acquire("r", "j", "main", 1, "0", 1, ("p",), "p1", 60_000, 15_000)
+        with connect(server.url, username="blind") as client, pytest.raises(ResponseError) as refusal:
+            Scripts(client, pool, clock=False).call("acquire", ask.argv(), "")
+        assert any(words in str(refusal.value) for words in RIGHTS)
+        assert others.run(wire.Status()).picture["epoch"] == "1"
+        admin.acl_deluser("blind")

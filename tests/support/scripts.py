@@ -20,9 +20,14 @@ Backup = list[tuple[bytes, int, bytes]]
 STEP_MS = 4_000  # pool time takes a step above 5 s as nothing
 
 
-def connect(url: str, *, timeout: float = 10.0, protocol: int = 2) -> redis.Redis:
+def connect(
+    url: str, *, timeout: float = 10.0, protocol: int = 2, username: str | None = None
+) -> redis.Redis:
     """A client that never repeats a call by itself."""
-    return redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=timeout, protocol=protocol)
+    never = Retry(NoBackoff(), 0)
+    return redis.Redis.from_url(
+        url, retry=never, socket_timeout=timeout, protocol=protocol, username=username
+    )
 
 
 class Scripts:
