@@ -7,7 +7,8 @@ function rules.overtake(s, id, reason)
   if #live < 2 then return rules.finish(id, 'superseded', reason) end
   if r.state == 'held' then
     write('request', id, { gone = with(r.gone, s) })
-    return rules.release(s, id, true)
+    rules.release(s, id, true)
+    return request_event('given_back', r, 'slice', s)
   end
   rules.requeue(id, reason)
   for _, other in ipairs(live) do

@@ -18,6 +18,10 @@ local function event(kind, ...)
       n = n + 2
     end
   end
+  local id = redis.pcall('XADD', unpack(entry, 1, n))
+  if type(id) ~= 'table' then return end
+  -- Nobody can ever write to such a key again, and nothing may fail for it.
+  if string.find(id.err, 'last possible ID') or string.find(id.err, 'WRONGTYPE') then redis.call('DEL', STREAM) end
   redis.call('XADD', unpack(entry, 1, n))
 end
 

@@ -27,6 +27,22 @@ def test_declared_names_the_nodes(world: World) -> None:
     assert told == {"a": "n1", "b": "n1 n2", "c": None}
 
 
+@pytest.mark.parametrize("after", [1, 2**64 - 1])
+def test_what_another_has_written_with_the_last_ids_stops_nothing(world: World, after: int) -> None:
+    """Above the last id of all, Redis takes no event: the stream begins anew."""
+    world.client.xadd(world.keys.events, {"type": "x"}, id=f"{2**64 - 1}-{after}")
+    r1 = world.member("r1")
+    r1.hold("a", "c")
+    assert r1.yield_().outcome == "YIELDED"
+    assert [one["type"] for one in world.events() if one.get("run") == "r1"][-2:] == ["held", "ended"]
+
+
+def test_another_kind_of_key_in_place_of_the_stream_stops_nothing(world: World) -> None:
+    world.client.set(world.keys.events, "x")
+    world.member("r1").hold("a")
+    assert world.events("held")
+
+
 def test_held_names_the_fences_in_the_order_of_the_slices(world: World) -> None:
     r1 = world.member("r1")
     r1.hold("a", "b", "c")

@@ -148,6 +148,7 @@ def test_what_is_overtaken_on_one_slice_keeps_the_others_until_it_says_more(
     world.new_epoch(backup)
     r2.beats()
     assert world.record(world.keys.slice("a"))["request"] == r2.id
+    assert [(event["run"], event["slice"]) for event in world.events("given_back")] == [("r1", "a")]
     assert world.record(world.keys.slice("b"))["request"] == "r1/main/1"
     r1.renew(done=1)
     assert world.slice("b").state == "free"
