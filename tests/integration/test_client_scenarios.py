@@ -25,8 +25,8 @@ from tests.support.wait import wait_until
 class Child:
     """A holder in a process of its own; see `tests.support.child`."""
 
-    def __init__(self, side: Side, run: str, lease: float) -> None:
-        command = [sys.executable, "-m", "tests.support.child", side.url, side.pool, run, str(lease)]
+    def __init__(self, side: Side, run: str, *leases: float) -> None:
+        command = [sys.executable, "-m", "tests.support.child", side.url, side.pool, run, *map(str, leases)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -71,8 +71,8 @@ class Child:
 def children(side: Side) -> Iterator[Any]:
     started: list[Child] = []
 
-    def start(run: str, lease: float) -> Child:
-        started.append(Child(side, run, lease))
+    def start(run: str, *leases: float) -> Child:
+        started.append(Child(side, run, *leases))
         return started[-1]
 
     yield start
@@ -127,6 +127,23 @@ def test_scenario_05_paused_holder_learns_that_it_has_lost(side: Side, children:
     assert side.holder() == "r2"
     turn.check()
     side.give(turn)
+
+
+def test_scenario_05_paused_waiter_costs_others_its_waiting_lease(side: Side, children: Any) -> None:
+    """Granted while it is stopped, nobody has heard of its turn: its lease of ten minutes is not its own."""
+    turn = side.acquire("a", run="r1")
+    child = children("r2", 600.0, 6.0)
+    wait_until(lambda: side.slice().queued == 1)
+    waiting = side.ask("a", run="r3")
+    wait_until(lambda: side.slice().queued == 2)
+    child.signal(signal.SIGSTOP)
+    side.give(turn)
+    assert side.holder() == "r2"
+    third = waiting.result(60)
+    child.signal(signal.SIGCONT)
+    side.give(third)
+    assert int(child.says("held").split()[1]) > third.fence
+    assert side.holder() == "r2"
 
 
 def test_scenario_06_blocked_event_loop_keeps_its_lease(server: EmbeddedServer, pool: str) -> None:

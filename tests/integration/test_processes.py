@@ -141,6 +141,19 @@ def test_a_holder_frozen_between_uses_loses_its_turn_and_learns_it(stage: Stage)
     assert loss["state_saved"]
 
 
+def test_a_waiter_frozen_and_granted_keeps_nobody_waiting_for_its_lease(stage: Stage) -> None:
+    holder = stage.start(plan(stage, 1, compute_s=60, turns=1), "holder")
+    holder.wait_for("computing")
+    waiter = stage.start(plan(stage, 2, turns=2), "waiter", lease="600", wait_lease="6")
+    wait_until(lambda: stage.picture()["queued"] == "1", 30)
+    waiter.signal(signal.SIGSTOP)
+    holder.kill()
+    stage.start(plan(stage, 3), "next").finishes_right()
+    assert not waiter.events("held")
+    waiter.signal(signal.SIGCONT)
+    waiter.finishes_right()
+
+
 def test_a_waiter_frozen_and_killed_is_forgotten(stage: Stage) -> None:
     holder = stage.start(plan(stage, 1, compute_s=1, turns=6), "holder")
     holder.wait_for("computing")

@@ -1,6 +1,6 @@
 """A process that takes a turn, tells what happens to it line by line, and does as it is told.
 
-    python -m tests.support.child URL POOL RUN LEASE
+    python -m tests.support.child URL POOL RUN LEASE [WAIT_LEASE]
 
 It prints `held FENCE`, then `lost KIND` should that happen; `end` on its input yields the turn.
 """
@@ -15,7 +15,7 @@ from slicelock import Slice, errors
 from slicelock.settings import Settings
 
 
-def main(url: str, pool: str, run: str, lease: str) -> None:
+def main(url: str, pool: str, run: str, lease: str, wait_lease: str = "15") -> None:
     seconds = float(lease)
     settings = Settings(
         redis_url=url,  # type: ignore[arg-type]
@@ -23,7 +23,8 @@ def main(url: str, pool: str, run: str, lease: str) -> None:
         job=f"job-{run}",
         run=run,
         lease=seconds,
-        renew=seconds / 6,
+        renew=min(seconds / 6, 5.0),
+        wait_lease=float(wait_lease),
         poll=0.2,
     )
     turn = Slice("a", settings=settings).acquire(timeout=20)
