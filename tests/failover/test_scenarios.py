@@ -17,7 +17,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store import DirectSubscription, Store, Subscription
 from slicelock.store.connect import Dialer
 from slicelock.store.sentinel import Route
-from slicelock.wire import Acquire, AcquireReply, Declare
+from slicelock.wire import Acquire, AcquireReply, Cancel, Declare
 from tests.support.sentinels import Deployment, Node, away, fail_over
 from tests.support.sides import Side
 from tests.support.wait import wait_until, wait_until_async
@@ -70,7 +70,7 @@ def test_scenario_08_token_after_rollback_without_agents(deployment: Deployment,
     """Even a lost grant that was told (no WAIT) is below every later one."""
     settings = StoreSettings.load(redis_url=deployment.url, pool=pool, wait_replicas=0)
     with closing(Store(settings)) as store:
-        store.run(Declare("a", {}))
+        begin_pool(store)
         wait_until(lambda: deployment.primary.ask("WAIT", "2", "100") == 2)
         deployment.cut_replicas()
         lost = store.run(acquire("r1"))
@@ -78,6 +78,14 @@ def test_scenario_08_token_after_rollback_without_agents(deployment: Deployment,
         fail_over(deployment, Node.kill)
         later = wait_until(away(lambda: _held(store.run(acquire("r2")))), 10.0)
     assert later.fences["a"] > lost.fences["a"]
+
+
+def begin_pool(store: Store) -> None:
+    """A pool that has been in use, so that replicas know how long its leases are. (Else an agentless slice
+    settles for as long as a lease is by default.)"""
+    store.run(Declare("a", {}))
+    store.run(acquire("r0"))
+    store.run(Cancel("r0", "job-r0", "main", 1))
 
 
 def _held(reply: AcquireReply) -> AcquireReply | None:
@@ -90,8 +98,9 @@ def test_scenario_09_old_primary_wakes(deployment: Deployment, pool: str) -> Non
     settings = StoreSettings.load(redis_url=deployment.url, pool=pool, store_timeout=30)
     careless = StoreSettings.load(redis_url=deployment.url, pool=pool, store_timeout=30, wait_replicas=0)
     with closing(Store(settings)) as careful, closing(Store(careless)) as naive:
-        for store in (careful, naive):
-            store.run(Declare("a", {}))
+        begin_pool(naive)
+        careful.run(Declare("a", {}))
+        wait_until(lambda: deployment.primary.ask("WAIT", "2", "100") == 2)
         old = deployment.primary
         old.freeze()
         answers: dict[str, Any] = {}
