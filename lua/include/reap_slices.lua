@@ -23,6 +23,7 @@ function on_due.retry(s)
 end
 
 function on_due.later(id)
+  if not record('request', id) then return end
   write('request', id, { later = false })
   for _, s in ipairs(words(record('request', id).slices)) do touched[s] = 0 end
 end

@@ -84,3 +84,12 @@ def test_whoever_is_to_be_tried_again_may_give_up(world: World, node: Agent) -> 
     world.advance(3_000)
     assert b"later|r1/main/1" not in world.client.zrange(world.keys.deadlines, 0, -1)
     assert world.slice("a").state == "free"
+
+
+def test_a_record_that_somebody_has_removed_holds_nobody_up(world: World, node: Agent) -> None:
+    r1, r2 = asked(world, "r1", "a"), asked(world, "r2", "a")
+    no_room(node)
+    world.client.delete(world.keys.request(r1.id))
+    world.advance(2_001)
+    node.serve()
+    assert r2.again().outcome == "HELD"
