@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.world import Agent, Member, World
+from tests.support.world import WAIT_MS, Agent, Member, World
 
 REASON = "run r1 waits for room: 3 GiB are missing on sim:0"
 
@@ -93,3 +93,4 @@ def test_a_record_that_somebody_has_removed_holds_nobody_up(world: World, node: 
     world.advance(2_001)
     node.serve()
     assert r2.again().outcome == "HELD"
+    world.advance(WAIT_MS)  # its member's deadline passes, too
