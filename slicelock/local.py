@@ -60,6 +60,7 @@ class LocalAgent:
     def start(self) -> Self:
         """Start the agent, again if it has ended, and wait until it is ready."""
         self._close_output()
+        begun = os.fstat(self._log.fileno()).st_size
         self._process = subprocess.Popen(
             [sys.executable, "-m", "slicelock_agent", *self._options()],
             env={**os.environ, **self.env},
@@ -72,7 +73,7 @@ class LocalAgent:
         )
         if not self._becomes_ready(self._process.stdout):
             self.stop()
-            said = self.log().strip().splitlines()
+            said = self._logged_since(begun).decode(errors="replace").strip().splitlines()
             why = said[-1].removeprefix("slicelock-agent: error: ") if said else "it said nothing"
             raise ERRORS.get(self._process.wait(), AgentError)(f"The agent did not start: {why}")
         return self

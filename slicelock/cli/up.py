@@ -18,7 +18,7 @@ from slicelock.cli import options
 from slicelock.cli.app import app
 from slicelock.cli.console import say, stopping
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import AgentError, ConfigurationError
+from slicelock.errors import AgentError, ConfigurationError, SlicelockError
 from slicelock.keys import check_name
 from slicelock.local import LocalAgent
 from slicelock.scratch import scratch
@@ -27,6 +27,7 @@ DEFAULT_SLICE = "accelerator=sim:0"
 SHARED_MEMORY = Path("/dev/shm")
 EXPORTED = ("SLICELOCK_REDIS_URL", "SLICELOCK_POOL", "SLICELOCK_SIM_DIR", "SLICELOCK_SIM_DEVICE")
 LOOK_S = 0.25  # between two looks at whether both are still alive
+RETRY_S = 2.0  # from an agent that did not become ready to the next
 
 Slices = Annotated[
     list[str] | None,
@@ -82,15 +83,28 @@ def up(
         say(
             f"# Slices: {', '.join(wanted)}. Paste the lines above into other shells. Ctrl-C ends everything."
         )
+        not_before = 0.0
         while not stopped():
             if not server.running:
                 raise AgentError("The server has ended by itself, and the pool with it.")
-            if (code := agent.process.poll()) is not None:  # it takes up its journal, and jobs go on
-                how = f"was ended by signal {-code}" if code < 0 else f"has ended with code {code}"
-                say(f"The agent {how}; it is started again.")
-                agent.start()
+            if agent.process.poll() is not None and time.monotonic() >= not_before:
+                not_before = start_again(agent)
             print(agent.news(), end="", file=sys.stderr, flush=True)
             time.sleep(LOOK_S)
+
+
+def start_again(agent: LocalAgent) -> float:
+    """Start an agent that has ended: it takes up its journal, and jobs go on. When it may be tried again
+    (`time.monotonic()`) if it has ended again, or does not become ready, which is said.
+    """
+    code = agent.process.wait()
+    how = f"was ended by signal {-code}" if code < 0 else f"has ended with code {code}"
+    say(f"The agent {how}; it is started again.")
+    try:
+        agent.start()
+    except (SlicelockError, OSError) as error:
+        say(f"{error} It is tried again in {RETRY_S:g} s.")
+    return time.monotonic() + RETRY_S
 
 
 def check_port(port: int | None) -> None:

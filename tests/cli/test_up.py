@@ -121,6 +121,30 @@ def test_it_starts_its_agent_again(call: Call) -> None:
     assert "The agent was ended by signal 9; it is started again." in err
 
 
+def journal_of(folder: Path) -> Path:
+    (journal,) = folder.glob("slicelock-up-*/*.journal")
+    return journal
+
+
+def test_an_agent_that_cannot_be_started_again_is_tried_again(nothing_in_folders: Path) -> None:
+    with program("up") as process:
+        assert process.stderr is not None
+        exports(process)
+        (agent,) = agents_of(process)
+        journal = journal_of(nothing_in_folders)
+        journal.rename(aside := journal.with_suffix(".aside"))
+        journal.mkdir()
+        os.kill(agent, signal.SIGKILL)
+        said = [next(line for line in process.stderr if "tried again" in line)]
+        journal.rmdir()
+        aside.rename(journal)
+        said.append(next(line for line in process.stderr if "serving accelerator" in line))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "journal" in said[0] and "did not start" in said[0]
+
+
 def test_a_device_that_nothing_can_move_is_one_clear_line() -> None:
     with program("up", "--slice", "trainers=nonesuch:0") as process:
         out, err = process.communicate(timeout=30)
