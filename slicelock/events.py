@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from slicelock.words import clean
+from slicelock.words import clean, duration
 
 LATEST_MS = 253_402_000_000_000  # in the year 9999, the last that dates can tell
 LARGEST = 1e18  # what no figure here exceeds; whoever may write events may write anything
+KEPT = 100_000
+"""Events that a pool's stream keeps at least (`EVENTS` of the scripts): one with fewer was never trimmed."""
 GAP = "gap"
 """The type of an event that nobody wrote: its reader tells that entries before it are missing, and why."""
 
@@ -102,6 +104,13 @@ class Event:
 
 
 NUMBERS = ("k", "fence", "waited_ms", "held_ms", "bytes", "seconds", "busy", "priority", "epoch", "step_ms")
+
+
+def clock_step(ms: float) -> str:
+    """A step of the clock in words. A long one forward is what scripts see after nobody has called them."""
+    if ms < 0:
+        return f"the clock stepped back by {duration(-ms)}"
+    return f"nothing called for {duration(ms)}, or the clock stepped forward"
 
 
 def number_of(text: str) -> float:

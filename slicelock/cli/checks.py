@@ -108,16 +108,20 @@ def agent(node: NodeView) -> Finding:
     )
 
 
-def clock_steps(events: Sequence[Event], hours: int) -> Finding:
-    """Whether Redis' clock has jumped of late."""
+def clock_steps(events: Sequence[Event], hours: int, *, served: bool) -> Finding:
+    """Whether Redis' clock has jumped of late. `served`: agents call all the time, so that a long step
+    forward is no mere silence; elsewhere it is what scripts see after nobody has called them."""
     steps = [one.number("step_ms") for one in events if one.type == "clock"]
-    worst = max(map(abs, steps), default=0.0)
-    found = f"{count(len(steps), 'step')} within {hours} hours"
+    bad = steps if served else [one for one in steps if one < 0]
+    worst = max(map(abs, bad), default=0.0)
+    found = f"{count(len(bad), 'step')} within {hours} hours"
+    quiet = f", and {count(len(steps) - len(bad), 'time')} nothing called for a while" if bad != steps else ""
     return finding(
         "clock steps",
-        bool(steps),
-        f"{found}, the largest of {duration(worst)}" if steps else found,
+        bool(bad),
+        f"{found}{f', the largest of {duration(worst)}' if bad else ''}{quiet}",
         "Have NTP slew the clock of the server, and look whether its machine was paused.",
         Severity.WARNING,
-        meaning="Steps expire nobody, but waits and leases take that much longer.",
+        meaning="Steps expire nobody, but waits and leases take that much longer. After all agents were "
+        "away, that time looks like a step, too, and means nothing.",
     )

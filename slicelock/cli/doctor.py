@@ -84,18 +84,20 @@ def look_around(pool: str | None) -> Iterator[Finding]:
         sentinels = ask_sentinels(settings)
         yield from checks_redis.sentinels(sentinels)
         yield from checks_redis.server(probe(settings))
-        yield from checks.pool(look(store, settings), metadata.version("slicelock"))
+        seen = look(store, settings)
+        yield from checks.pool(seen, metadata.version("slicelock"))
         yield Finding("schema", Severity.OK, f"{SCHEMA}, as this program's")
-        yield clock_steps(settings)
+        yield clock_steps(settings, served=bool(seen.nodes))
 
 
-def clock_steps(settings: StoreSettings) -> Finding:
+def clock_steps(settings: StoreSettings, *, served: bool) -> Finding:
     """Steps of the clock of late, where this user may read the events."""
     try:
         with EventReader(settings) as clock:
             since = clock.now_ms() - HOURS * 3_600_000
         with EventReader(settings, since_ms=since) as events:
-            return checks.clock_steps([one for one in events.read_all() if one.type == "clock"], HOURS)
+            steps = [one for one in events.read_all() if one.type == "clock"]
+        return checks.clock_steps(steps, HOURS, served=served)
     except SlicelockError:
         return Finding("clock steps", Severity.OK, checks_redis.NOT_TOLD)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from slicelock.events import GAP, Event, number_of
+from slicelock.events import GAP, Event, clock_step, number_of
 from slicelock.words import duration, gb
 
 STYLES = {
@@ -33,7 +33,7 @@ FACTS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("node", "node {}".format),
     ("kind", "{}".format),
     ("epoch", "epoch {}".format),
-    ("step_ms", "step of {} ms".format),
+    ("step_ms", lambda ms: clock_step(number_of(ms))),
     ("reason", "{}".format),
 )
 

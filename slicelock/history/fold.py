@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from slicelock.events import GAP, Event
+from slicelock.events import GAP, KEPT, Event, clock_step
 from slicelock.history.episodes import UNKNOWN, Condition, Done, Mark, Switch, Turn, Wait
 from slicelock.history.sweep import Window
 
@@ -70,6 +70,7 @@ class History:
         self.waits: list[Wait] = []
         self.marks: list[Mark] = []
         self.begin_ms, self.now_ms = 0, 0
+        self._forgot = False
         self._times = array("q")
         """When each event was."""
         self._waiting: dict[str, Wait] = {}
@@ -88,6 +89,11 @@ class History:
         self._times.append(event.t_ms)
         if take := self._takers.get(event.type):
             take(event)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it reaches back to the pool's first event: a stream that is not full has lost none."""
+        return not self._forgot and len(self._times) < KEPT
 
     def count(self, window: Window) -> int:
         """How many events there are in a window."""
@@ -130,6 +136,7 @@ class History:
             seen.switches = [one for one in seen.switches if stays(one)]
             seen.conditions = [one for one in seen.conditions if stays(one)]
         self.slices = {name: seen for name, seen in self.slices.items() if seen.known}
+        self._forgot = True
         self.begin_ms = max(self.begin_ms, before_ms)
         self._times = array("q", (at_ms for at_ms in self._times if at_ms >= before_ms))
         waiting = self._waiting.keys()
@@ -246,7 +253,7 @@ class History:
             seen.end(event.t_ms)
 
     def _mark(self, event: Event) -> None:
-        text = event.text("node") or event.text("reason") or f"{event.text('step_ms')} ms"
+        text = event.text("node") or event.text("reason") or clock_step(event.number("step_ms"))
         self.marks.append(Mark(event.type, event.t_ms, text))
 
     # ------------------------------------------------------------ beginnings and ends

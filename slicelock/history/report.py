@@ -19,7 +19,7 @@ class Report(Savings):
     """Figures by job and by slice, and of all jobs together. docs/reference/report.md defines each of them.
 
     `events`: how many there are in the window. `complete`: none of it was lost or trimmed, and they reach
-    back to its beginning.
+    back to its beginning, or to that of the pool.
     """
 
     window: Window
@@ -62,7 +62,7 @@ def report(
         gpu_hours_shared=sum(one.gpu_hours_shared for one in jobs),
         window=window,
         events=history.count(window),
-        complete=not lost and (not since_ms or history.begin_ms <= since_ms),
+        complete=not lost and (not since_ms or history.begin_ms <= since_ms or history.whole),
         jobs=jobs,
         slices=tuple(
             slice_figures(history, seen, window, sizes.get(name, 1))

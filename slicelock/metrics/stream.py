@@ -43,7 +43,10 @@ COUNTED = (
     _counter("node_silences_total", "How often the node was not heard of in time.", ("pool", "node")),
     _counter("reassertions_total", "Turns that Redis had lost and that were held again.", SLICE),
     _counter("epochs_total", "New epochs: restarts and failovers of Redis."),
-    _counter("clock_steps_total", "Steps of Redis' clock that counted as nothing."),
+    _counter(
+        "clock_steps_total",
+        "Steps of Redis' clock that counted as nothing; pauses of all callers are among them.",
+    ),
     _counter("event_gaps_total", "Places in the stream of events where some are missing."),
     _histogram("turn_wait_seconds", "How long requests have waited for their turns.", JOB, WAITS_S),
     _histogram("turn_duration_seconds", "How long turns have lasted.", JOB, WAITS_S),

@@ -17,6 +17,7 @@ from slicelock.embedded import EmbeddedServer, find_server
 from slicelock.findings import Severity
 from slicelock.keys import Keys
 from slicelock.store.sentinel_facts import SentinelFacts
+from slicelock.wire import Declare
 from tests.cli.conftest import Call
 from tests.cli.test_doctor import FACTS
 from tests.conftest import missing, wanted_servers
@@ -158,6 +159,16 @@ def test_the_users_of_the_examples_may_do_their_part_and_no_more(
     assert ROLES[role] in seen["rights"]["found"]
     if role in ("viewer", "client"):
         assert "serve a node" not in seen["rights"]["found"] and "declare" not in seen["rights"]["found"]
+
+
+def test_a_pool_that_nobody_has_called_is_no_clock_that_jumps(
+    call: Call, slicelock_env: dict[str, str], scripts: Scripts
+) -> None:
+    scripts.client.xadd(scripts.keys.events, {"type": "clock", "t": "1", "step_ms": "7927"})
+    seen = findings(call)[1]["clock steps"]
+    assert seen["severity"] == "ok" and "1 time nothing called" in seen["found"]
+    scripts.run(Declare("s", {"n": ["0"]}))
+    assert findings(call)[1]["clock steps"]["severity"] == "warning"  # an agent would have called
 
 
 def test_a_clock_that_jumps_is_told(call: Call, slicelock_env: dict[str, str], scripts: Scripts) -> None:

@@ -44,6 +44,8 @@ def test_a_line_says_when_what_where_and_who() -> None:
         ("queued", {**TURN, "waited_ms": "0"}, "#3"),
         ("queued", {**TURN, "waited_ms": "1500"}, "gathered for 1.5 s"),
         ("silent", {"node": "n1"}, "node n1"),
+        ("clock", {"step_ms": "7927"}, "nothing called for 7.9 s, or the clock stepped forward"),
+        ("clock", {"step_ms": "-2000"}, "the clock stepped back by 2.0 s"),
         ("gap", {"reason": "lost"}, "lost"),
     ],
 )

@@ -48,6 +48,8 @@ def test_sharing_that_cost_more_than_it_gained() -> None:
 def test_missing_events_are_said() -> None:
     story = Story().at(0).turn("a", 1, held=1)
     assert "missing" not in drawn(story)
+    assert "missing" not in drawn(story, since_ms=5)
+    story.tell("gap", reason="trimmed")
     assert "Events of this time are missing" in drawn(story, since_ms=5)
 
 
@@ -96,5 +98,5 @@ class TestTheCommand:
 
     def test_since(self, call: Call, world: World) -> None:
         world.declare("a")
-        assert json.loads(call("report", "--since", "5m", "--json").out)["complete"] is False
+        assert json.loads(call("report", "--since", "5m", "--json").out)["complete"] is True
         assert call("report", "--since", "soon").code == ExitCode.USAGE

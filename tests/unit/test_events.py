@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from slicelock.cli import event_lines
-from slicelock.events import Event
+from slicelock.events import KEPT, Event
 from slicelock.history import History
+from slicelock.scripts import lua_root
 
 HELD = {"type": "held", "t": "1700", "run": "r1", "job": "a", "lane": "main", "k": "3", "slices": "s t"}
+
+
+def test_the_scripts_keep_as_many_events_as_is_said() -> None:
+    limits = (lua_root() / "include" / "limits.lua").read_text()
+    assert re.search(rf"^local EVENTS = {KEPT}\b", limits, re.MULTILINE)
 
 
 def test_an_event_of_a_request() -> None:

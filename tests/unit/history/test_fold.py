@@ -127,7 +127,7 @@ def test_marks() -> None:
     story = Story().at(1).tell("silent", node="n1").tell("clock", step_ms=-7000).tell("gap", reason="trimmed")
     assert [(one.type, one.text) for one in story.history().marks] == [
         ("silent", "n1"),
-        ("clock", "-7000 ms"),
+        ("clock", "the clock stepped back by 7.0 s"),
         ("gap", "trimmed"),
     ]
 

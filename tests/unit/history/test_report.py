@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slicelock.history import History
+from slicelock.history import History, fold
 from slicelock.history.report import Report, report
 from slicelock.history.slices import UNEXPLAINED
 from tests.support.history import START_S, Story
@@ -203,11 +203,17 @@ def test_nothing_has_happened() -> None:
     json.dumps(empty.as_json())
 
 
-def test_whether_it_is_complete() -> None:
+def test_whether_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     begin = round(START_S * 1000)
     assert made().complete
     assert made(since_ms=begin + 5).complete
-    assert not made(since_ms=begin - 5000).complete
+    assert made(since_ms=begin - 5000).complete  # the pool is younger than that
+    with monkeypatch.context() as patch:
+        patch.setattr(fold, "KEPT", len(story().events))
+        assert not made(since_ms=begin - 5000).complete  # the stream is full, and may have been trimmed
+    forgetful = story().history()
+    forgetful.forget(begin)
+    assert not report(forgetful, since_ms=begin - 5000).complete
     told = story()
     told.tell("gap", reason="trimmed")
     assert not report(told.history()).complete
