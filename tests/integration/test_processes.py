@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from slicelock.embedded import EmbeddedServer
+from slicelock.identity import ProcessIdentity
+from slicelock.wire import Acquire, Register
 from tests.support.sim_job import Plan
 from tests.support.sim_stage import Job, Stage
 from tests.support.wait import wait_until
@@ -164,6 +168,19 @@ def test_a_waiter_frozen_and_killed_is_forgotten(stage: Stage) -> None:
     waiter.kill()
     holder.finishes_right()
     stage.start(plan(stage, 3), "next").finishes_right()
+
+
+def test_calls_delivered_after_their_process_has_ended_hold_nobody_up(stage: Stage) -> None:
+    """Nobody had known of it before; the agent finds out long before its leases of ten minutes end."""
+    sleeper = subprocess.Popen(["sleep", "600"])
+    process = str(ProcessIdentity.of(sleeper.pid))
+    sleeper.kill()
+    sleeper.wait()
+    lease_ms = 600_000
+    stage.run(Register("late", "late", process, os.getuid(), ("s0",), [], gone=False))
+    stage.run(Acquire("late", "late", "main", 1, "0", 1, ("s0",), process, lease_ms, lease_ms))
+    stage.start(plan(stage, 1), "next").finishes_right()
+    assert stage.run(Register("late", "late", process, os.getuid(), ("s0",), [], gone=False)).lanes == {}
 
 
 @pytest.mark.slow

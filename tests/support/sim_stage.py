@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from slicelock.codec import Command
 from slicelock.guard import die_with_parent
 from slicelock.local import LocalAgent
 from slicelock.settings import StoreSettings
@@ -129,9 +130,13 @@ class Stage:
 
     def picture(self, slice_: str = "s0") -> dict[str, Any]:
         """What `status` shows of a slice."""
+        return self.run(Status(slice_)).picture["slices"][0]
+
+    def run(self, command: Command[Any]) -> Any:
+        """One call of a script, as a client makes it."""
         settings = StoreSettings.load(redis_url=self.env["SLICELOCK_REDIS_URL"])
         with closing(Store(settings)) as store:
-            return store.run(Status(slice_)).picture["slices"][0]
+            return store.run(command)
 
     def close(self) -> None:
         for job in self.jobs:
