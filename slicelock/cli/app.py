@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from enum import Enum
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from slicelock.cli import failures, options
 from slicelock.cli.console import say, show_json
 from slicelock.cli.failures import ExitCode
+from slicelock.cli.output import OutputLost
 from slicelock.keys import SCHEMA
 
 ORDER = (
@@ -39,6 +41,21 @@ class _Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        for name, value in ctx.params.items():
+            if name != "command":  # another program's may be any bytes
+                _check_text(ctx, name, value)
+        return super().invoke(ctx)
+
+
+def _check_text(ctx: Any, name: str, value: object) -> None:
+    """A usage error for text that cannot be told to others."""
+    for one in cast(list[object], value) if isinstance(value, list) else [value]:
+        try:
+            _ = one.encode() if isinstance(one, str) else None
+        except UnicodeEncodeError:
+            raise typer.BadParameter(f"{one!r} is not UTF-8.", ctx, param_hint=f"--{name}") from None
 
 
 class _Group(TyperGroup):
@@ -77,8 +94,20 @@ app = Commands(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code (`failures.ExitCode`, or the command's own for `run`)."""
+    """Run one command; its exit code (`failures.ExitCode`, or the command's own for `run`).
+
+    141, as of a program that dies of SIGPIPE, when the reader of its output has gone.
+    """
     options.STATE.debug = False
+    code = _call(arguments)
+    try:
+        sys.stdout.flush()
+    except OutputLost as error:
+        return _report(error)
+    return code
+
+
+def _call(arguments: Sequence[str] | None) -> int:
     try:
         result = app(args=arguments, prog_name="slicelock", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
@@ -89,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _report(error: Exception) -> int:
     if options.STATE.debug:
         traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, OutputLost) and error.unread:
+        return 128 + signal.SIGPIPE
     # Errors of the parser: which class it is depends on the version of typer.
     message = getattr(error, "format_message", None)
     if callable(message):

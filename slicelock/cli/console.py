@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -37,20 +36,9 @@ def show_json(data: object) -> None:
 
 
 def say(line: str) -> None:
-    """Tell the user something that is not the result."""
-    print("\n".join(map(clean, line.split("\n"))), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def pouring() -> Generator[None]:
-    """Output that may be long or endless: Ctrl-C and a reader that has seen enough end it without a word."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:
-        # What is still buffered would be written at the interpreter's end, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Tell the user something that is not the result; nothing fails when it cannot be told."""
+    with suppress(OSError):
+        print("\n".join(map(clean, line.split("\n"))), file=sys.stderr, flush=True)
 
 
 @contextmanager

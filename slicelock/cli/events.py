@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from slicelock.cli import event_lines, options
 from slicelock.cli.app import app
-from slicelock.cli.console import pouring, say
+from slicelock.cli.console import say
 from slicelock.cli.since import Since, since_ms
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.events import Event
@@ -49,7 +49,7 @@ def events(
 ) -> None:
     """Show what has happened, oldest first: the last hour, or from --since on; with --follow what comes."""
     start, live = since or ("" if follow else DEFAULT_SINCE), watching(pool) if follow else nullcontext()
-    with pouring(), reader(pool, start) as source, live:
+    with suppress(KeyboardInterrupt), reader(pool, start) as source, live:
         for batch in followed(source) if follow else iter(source.read, []):
             write([one for one in batch if not slice_ or one.concerns(slice_)], as_json)
 

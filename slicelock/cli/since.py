@@ -32,7 +32,7 @@ def since_ms(text: str, now_ms: int) -> int:
 def checked(text: str | None) -> str | None:
     """Refuse what makes no sense before Redis is asked."""
     now_ms = int(time.time() * 1000)
-    if text and since_ms(text, now_ms) > now_ms:
+    if text is not None and since_ms(text, now_ms) > now_ms:
         raise typer.BadParameter(f"{text!r} lies in the future.", param_hint="--since")
     return text
 

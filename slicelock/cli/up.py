@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -89,7 +88,8 @@ def up(
                 raise AgentError("The server has ended by itself, and the pool with it.")
             if agent.process.poll() is not None and time.monotonic() >= not_before:
                 not_before = start_again(agent)
-            print(agent.news(), end="", file=sys.stderr, flush=True)
+            if news := agent.news():
+                say(news.rstrip())
             time.sleep(LOOK_S)
 
 

@@ -1,0 +1,52 @@
+"""The program's standard streams: what becomes of output that nobody takes, the same for every command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+from slicelock.errors import SlicelockError
+
+
+class OutputLost(SlicelockError):
+    """Standard output cannot be written. `unread`: because its reader has seen enough and is gone."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"Standard output cannot be written: {error.strerror or error}.")
+        self.unread = isinstance(error, BrokenPipeError)
+
+
+class Output(io.TextIOWrapper):
+    """Standard output. When it cannot be written, OutputLost is raised once, and what follows is dropped."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _lost(self, error: OSError) -> OutputLost:
+        # What is still buffered would be written at the interpreter's end, and fail again.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self.fileno())
+        os.close(null)
+        return OutputLost(error)
+
+
+def prepare() -> None:
+    """Take over standard output. Streams that were closed take everything and give nothing; programs that are
+    started still find them closed.
+    """
+    if (out := sys.stdout) is not None:
+        raw = io.BufferedWriter(io.FileIO(out.fileno(), "w", closefd=False))
+        sys.stdout = Output(raw, out.encoding, out.errors, line_buffering=out.isatty())
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - it gets the lowest free number

@@ -1,0 +1,111 @@
+"""Standard streams that are closed, full, or read no further: every command reacts in the same way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from slicelock.cli.failures import ExitCode
+from slicelock.embedded import EmbeddedServer
+from tests.cli.conftest import Call
+from tests.cli.programs import SLICELOCK
+from tests.support.world import World
+
+PRINTING = {
+    "help": "--help",
+    "help of one": "status --help",
+    "no command": "slice",
+    "version": "version --json",
+    "status": "status",
+    "top": "top --once",
+    "report": "report",
+    "report as JSON": "report --json",
+    "events": "events",
+    "doctor": "doctor",
+}
+
+
+@pytest.fixture
+def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
+    """One kind of server is enough here."""
+    return valkey_server
+
+
+@pytest.fixture(autouse=True)
+def some_history(slicelock_env: dict[str, str], world: World) -> None:
+    world.declare("a", "n1")
+    world.serve()
+    world.member("r1").hold("a", phase="train")
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    """Let a shell run `slicelock` with some words."""
+    command = ["bash", "-c", f"{' '.join(SLICELOCK)} {line}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("words", PRINTING.values(), ids=PRINTING)
+def test_a_reader_that_is_gone_ends_it_without_a_word(words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [*SLICELOCK, *words.split()],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("words", PRINTING.values(), ids=PRINTING)
+def test_a_full_disk_is_one_line(words: str) -> None:
+    ended = shell(f"{words} >/dev/full")
+    assert ended.returncode == ExitCode.OTHER
+    assert ended.stderr == "slicelock: Standard output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("words", ["status", "report --json", "top --once", "events", "--help"])
+def test_a_closed_output_takes_everything(words: str) -> None:
+    ended = shell(f"{words} >&-")
+    assert (ended.returncode, ended.stderr) == (ExitCode.DONE, "")
+
+
+def test_all_may_be_closed() -> None:
+    assert shell("top <&- >&- 2>&-").returncode == ExitCode.DONE
+
+
+def test_what_cannot_be_said_changes_nothing() -> None:
+    assert shell("slice declare b 2>/dev/full").returncode == ExitCode.DONE
+    assert shell("status nonesuch 2>/dev/full").returncode == ExitCode.OTHER
+
+
+def test_a_command_finds_what_was_closed_closed() -> None:
+    ended = shell("run -- sh -c '[ -e /proc/self/fd/1 ]; echo $? >&2' >&-")
+    assert (ended.returncode, ended.stderr) == (0, "1\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("revoke", "a", "--why"), ("slice", "drain", "a", "--why"), ("run", "--slice", "a", "--until")]
+)
+def test_a_text_that_is_not_utf_8(call: Call, words: tuple[str, ...]) -> None:
+    ended = call(*words, os.fsdecode(b"six\xff"), *(["--", "true"] if words[0] == "run" else []))
+    assert ended.code == ExitCode.USAGE
+    assert "is not UTF-8" in ended.complaint and words[-1] in ended.complaint
+
+
+def test_what_a_command_is_given_may_be_any_bytes() -> None:
+    assert shell("run -- printf %s $'a\\xff' | od -An -tx1").stdout.split() == ["61", "ff"]
+
+
+@pytest.mark.parametrize("command", ["report", "events", "timeline"])
+def test_an_empty_since_is_none(call: Call, command: str) -> None:
+    words = ["--out", "/nonesuch/t"] if command == "timeline" else []
+    ended = call(command, "--since", "", *words)
+    assert ended.code == ExitCode.USAGE and "--since" in ended.complaint
