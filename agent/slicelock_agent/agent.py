@@ -136,8 +136,8 @@ class Agent:
         facts = Facts(settings.node, me, self._version, silent_ms, settings.beat)
         observed, serve = self._listener()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
-        channel = Keys(settings.pool).node_channel(settings.node)
-        self._hints = DirectSubscription(settings, [channel], pulse.heed, name=f"agent-{settings.node}-hints")
+        channel, name = Keys(settings.pool).node_channel(settings.node), f"agent-{settings.node}-hints"
+        self._hints = DirectSubscription(settings, [channel], pulse.heed, beside=self._store, name=name)
         self._undo += [registry.close, self._hints.close, pulse.close]
         self._advocate = Advocate(
             self._store, settings.node, registry, pulse.switchers.values, lambda: pulse.in_touch_since

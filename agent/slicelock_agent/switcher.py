@@ -78,20 +78,22 @@ class Switcher:
             self._tell(self._said)
 
     def expect(self, wanted: Wanted) -> bool:
-        """Do at once what a hint names, if it moves nothing; whether that was so.
+        """Do at once what a hint names, if no other run is in its way and nothing moves; whether that was so.
 
         Only Redis says what is wanted: READY for anything else is stale there, and its answer is the truth.
+        A hint may be late or forged, so another run that is here may hold and not have touched its devices
+        yet; once a device has seen a higher fence, it cannot be let in again.
         """
         known = self.wanted
         if self.doing or known.settling or not known.known or wanted.fence <= known.fence:
             return False
         if not self.at.accelerator.exclusive and wanted.run not in self.at.page.stays:
             return False  # a run's first turn depends on the slice's settings, which no hint has
-        action, gone = self._plan(wanted)
+        action = self._next(wanted, self.at.here(wanted.run))
         if action.step is not Step.ADMIT or self.at.no_room(wanted.run, wanted):
             return False
         self._turn_to(wanted)
-        self._attempt_admit(gone)
+        self._attempt_admit()
         return True
 
     def _turn_to(self, wanted: Wanted) -> None:
@@ -144,16 +146,12 @@ class Switcher:
 
     def _at_once(self) -> None:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
-        action, gone = self._plan(self.wanted)
+        here = self.at.here(self.wanted.run, passing=self.wanted.asks)
+        action = self._next(self.wanted, here)
         if action.step is Step.ADMIT and not self.at.no_room(action.run, self.wanted):
-            self._attempt_admit(gone)
+            self._attempt_admit(here.gone)
         elif action is not REST:
             self._look.set()
-
-    def _plan(self, wanted: Wanted) -> tuple[Action, tuple[str, ...]]:
-        """The next step, and the runs in the way that have nothing to move."""
-        here = self.at.here(wanted.run, passing=wanted.asks)
-        return self._next(wanted, here), here.gone
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
         run = self.wanted.run

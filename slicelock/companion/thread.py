@@ -40,7 +40,8 @@ class Companion:
         self.hooks = HookRunner(self.answer)
         self._store, self._timeout = store, settings.store_timeout
         keys = Keys(settings.pool)
-        self._subscription = Subscription(settings, [keys.run_channel(run) for run in self._ledgers])
+        channels = [keys.run_channel(run) for run in self._ledgers]
+        self._subscription = Subscription(settings, channels, beside=store)
         self._watch = PrimaryWatch(settings, self._switch)
         self.ear = Ear(self._subscription, self._heed, self._waits)
         self._schedule, self._outage = Schedule(settings.renew), Outage()

@@ -84,6 +84,11 @@ class _Connected:
         """Whether there is a connection, as far as is known."""
         return self._line is not None
 
+    @property
+    def server(self) -> Server:
+        """The server that it leads to, or led to last."""
+        return self._server
+
     async def open(self) -> None:
         """Connect, if need be; SlicelockError when it cannot be done, or `close` comes in between."""
         failures = self._failures
@@ -223,7 +228,12 @@ class DirectStore(_Connected):
 
 
 class DirectSubscription(_Connected):
-    """Listens to channels. `heed` gets each message, and an empty one after connecting: some were missed."""
+    """Listens to channels. `heed` gets each message, and an empty one after connecting: some were missed.
+
+    `beside` makes the calls of whoever listens. An old primary may live on, answer PINGs, and tell what is
+    long over: a connection to another server than the calls go to is made anew by `watch`, and until then its
+    messages are passed on as empty ones.
+    """
 
     def __init__(
         self,
@@ -231,10 +241,12 @@ class DirectSubscription(_Connected):
         channels: Sequence[str],
         heed: Callable[[bytes], None],
         *,
+        beside: DirectStore | None = None,
         name: str = "hints",
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         super().__init__(settings, name)
+        self._beside = beside
         self._channels, self._heed, self._watchdog = tuple(channels), heed, watchdog_s
         self._confirmed: asyncio.Future[None] | None = None
         self._missing = 0
@@ -262,12 +274,12 @@ class DirectSubscription(_Connected):
             raise
 
     async def watch(self) -> None:
-        """Keep it alive for ever: a connection that is lost or has fallen silent is made anew."""
+        """Keep it alive for ever: a connection that is lost, astray or has fallen silent is made anew."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(REOPEN_S if self._line is None else self._watchdog / 4)
             silence = loop.time() - self._last
-            if self._line is None or silence > self._watchdog:
+            if self._line is None or silence > self._watchdog or self._is_astray():
                 self.close()
                 try:
                     await self.open()
@@ -286,11 +298,14 @@ class DirectSubscription(_Connected):
         if isinstance(reply, RedisError):
             self._settle(explain(reply, self._endpoint.place, sent=False))
         elif reply[0] == b"message":
-            self._heed(reply[2])
+            self._heed(b"" if self._is_astray() else reply[2])
         elif reply[0] == b"subscribe":
             self._missing -= 1
             if not self._missing:
                 self._settle()
+
+    def _is_astray(self) -> bool:
+        return self._beside is not None and self._server.differs(self._beside.server)
 
     def _broken(self) -> None:
         super()._broken()

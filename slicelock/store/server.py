@@ -24,6 +24,10 @@ class Server:
     found: Primary | None = None
     """Where it is, if Sentinels have named it."""
 
+    def differs(self, other: Server) -> bool:
+        """Whether another connection leads to another server, as far as both tell."""
+        return bool(self.run_id and other.run_id) and self.run_id != other.run_id
+
     @classmethod
     def of(cls, *answers: object) -> Server:
         """Read the answers to `GREETING`."""

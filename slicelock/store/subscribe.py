@@ -15,13 +15,15 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from slicelock.errors import StoreTimeout
+from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.settings import StoreSettings
 from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.hints import Hint
 from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.server import Server
+from slicelock.store.sync import Store
 
 WATCHDOG_S = 4.0  # silence after which a subscription counts as lost; a PING goes out at half of it
 REOPEN_S = 0.5
@@ -92,17 +94,23 @@ class Bell:
 
 
 class Subscription:
-    """Listens for one thread at a time; any other may end its waiting. Closed until `open()`."""
+    """Listens for one thread at a time; any other may end its waiting. Closed until `open()`.
+
+    `beside` makes the calls of whoever listens. An old primary may live on and answer PINGs: a connection to
+    another server than the calls go to counts as lost.
+    """
 
     def __init__(
         self,
         settings: StoreSettings,
         channels: Sequence[str],
         *,
+        beside: Store | None = None,
         name: str = "hints",
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
+        self._beside, self._server = beside, Server()
         self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
         self._line: Line | None = None  # while it is open
         self._bell = Bell()
@@ -116,7 +124,7 @@ class Subscription:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         self.drop()
         limit = self._timeout if patience is None else min(patience, self._timeout)
-        link, _ = opened(self._endpoint, limit)
+        link, server = opened(self._endpoint, limit)
         line = Line(link, limit)
         try:
             line.send(pack(("SUBSCRIBE", *self._channels))[0])
@@ -130,7 +138,7 @@ class Subscription:
         except BaseException:
             line.close()
             raise
-        self._line = line
+        self._line, self._server = line, server
         self._silence.heard()
 
     def listen(self, seconds: float, bell: Bell | None = None) -> list[Hint]:
@@ -173,6 +181,7 @@ class Subscription:
                 self._silence.heard()
                 return [hint for reply in replies if (hint := _hint(reply))]
             if self._silence.ping_due():
+                self._refuse_other_server()
                 line.send(PING)
         except (RedisError, OSError) as error:
             self.drop()
@@ -181,6 +190,13 @@ class Subscription:
             self.drop()
             raise StoreTimeout(f"Redis at {self._endpoint.place} has fallen silent.")
         return []
+
+    def _refuse_other_server(self) -> None:
+        if self._beside is not None and self._server.differs(self._beside.server):
+            self.drop()
+            raise StoreUnavailable(
+                f"Messages came from another server than the one at {self._beside.place} that is asked."
+            )
 
 
 def _wait(bell: Bell, seconds: float, line: Line | None = None) -> bool:

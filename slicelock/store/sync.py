@@ -58,6 +58,11 @@ class Store:
         """Where Redis is, without credentials; with Sentinels, the primary that they have last named."""
         return self._endpoint.place
 
+    @property
+    def server(self) -> Server:
+        """The server that its connection leads to, or led to last."""
+        return self._server
+
     def run(self, command: Command[R], patience: float | None = None) -> R:
         """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
         if patience is None:

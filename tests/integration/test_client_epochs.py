@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -13,7 +14,10 @@ import pytest
 
 from slicelock import errors
 from slicelock.embedded import EmbeddedServer
+from slicelock.keys import Keys
 from slicelock.local import LocalAgent
+from tests.support.proxy import Proxy
+from tests.support.scripts import connect
 from tests.support.sides import Side
 from tests.support.wait import wait_until
 
@@ -225,3 +229,27 @@ def test_without_agents_the_local_deadline_ends_a_turn(
         server.start()
     finally:
         side.close()
+
+
+def test_messages_come_from_the_new_primary_though_the_old_one_lives_on(
+    kind: type[Side], own_server: Callable[..., EmbeddedServer]
+) -> None:
+    """The old one keeps the subscription, and answers its PINGs."""
+    old, new = own_server(), own_server()
+    with (
+        Proxy(old.url) as proxy,
+        connect(old.url) as there,
+        connect(new.url) as here,
+        contextlib.closing(kind(proxy.url, "p")) as side,
+    ):
+        channel = Keys("p").run_channel("r1")
+        side.declare("a")
+        side.give(side.acquire("a"))
+        assert there.pubsub_numsub(channel) == [(channel.encode(), 1)]
+        proxy.move(new.url)
+        with contextlib.suppress(errors.StoreError):
+            side.picture()  # the connection was cut
+        side.declare("a")
+        wait_until(lambda: here.pubsub_numsub(channel) == [(channel.encode(), 1)])
+        assert there.pubsub_numsub(channel) == [(channel.encode(), 0)]
+        side.give(side.acquire("a"))

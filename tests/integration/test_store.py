@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -262,6 +263,31 @@ class TestMessages:
         proxy.accept()
         subscription.open()
         subscription.close()
+
+    def test_come_from_the_server_that_is_asked(self, own_server: Callable[..., EmbeddedServer]) -> None:
+        """An old primary lives on: it keeps the subscription, and answers its PINGs."""
+        old, new = own_server(), own_server()
+        with Proxy(old.url) as proxy:
+            given = settings(proxy.url, "p")
+            store = Store(given)
+            subscription = Subscription(given, [Keys("p").run_channel("r1")], beside=store, watchdog_s=0.3)
+            subscription.open()
+            store.run(STATUS)
+            assert subscription.listen(0.6) == []
+            proxy.move(new.url)
+            with contextlib.suppress(errors.StoreTimeout):
+                store.run(STATUS)
+            store.run(STATUS)
+            with pytest.raises(errors.StoreUnavailable, match="another server"):
+                subscription.listen(5.0)
+            assert not subscription.is_open
+            subscription.open()
+            assert publish(new, "p", "held r1/main/3") == 1
+            [hint] = subscription.listen(2.0)
+            assert (hint.verb, hint.what) == ("held", "r1/main/3")
+            assert subscription.listen(0.6) == []
+            subscription.close()
+            store.close()
 
     def test_a_cut_connection_is_noticed_at_once(self, proxy: Proxy, pool: str) -> None:
         subscription = Subscription(settings(proxy.url, pool), ["c"])

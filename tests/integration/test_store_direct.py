@@ -276,6 +276,36 @@ async def test_a_lost_subscription_is_made_anew(
         hints.close()
 
 
+async def test_messages_come_from_the_server_that_is_asked(
+    own_server: Callable[..., EmbeddedServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old primary lives on: it keeps the subscription, and answers its PINGs."""
+    old, new = own_server(), own_server()
+    monkeypatch.setattr("slicelock.store.direct.REOPEN_S", 0.02)
+    heeded: list[bytes] = []
+    with Proxy(old.url) as proxy, connect(old.url) as there, connect(new.url) as here:
+        given = settings(proxy.url)
+        store = DirectStore(given)
+        hints = DirectSubscription(given, ["c"], heeded.append, beside=store, watchdog_s=0.4)
+        await hints.open()
+        await store.run(Status())
+        assert there.publish("c", "heard") == 1
+        await wait_until_async(lambda: heeded == [b"", b"heard"])
+        proxy.move(new.url)
+        await wait_until_async(lambda: not store.is_open)
+        await store.run(Status())
+        assert there.publish("c", "late") == 1
+        await wait_until_async(lambda: heeded == [b"", b"heard", b""], what="one looks, and believes nothing")
+        task = asyncio.create_task(hints.watch())
+        await wait_until_async(lambda: here.publish("c", "new") == 1)
+        await wait_until_async(lambda: heeded[-1] == b"new")
+        assert b"late" not in heeded
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        hints.close()
+        store.close()
+
+
 async def test_silence_is_no_loss_as_long_as_pings_are_answered(
     server: EmbeddedServer, pool: str, channel: str
 ) -> None:

@@ -133,6 +133,11 @@ class Proxy:
         """Close every connection now; new ones are welcome."""
         self._call(self._cut)
 
+    def move(self, upstream: str) -> None:
+        """Lead to another server; of the open connections only subscriptions stay where they are."""
+        self._upstream = urlsplit(upstream)
+        self._call(self._cut_callers)
+
     def refuse(self) -> None:
         """Close every connection and listen no longer, as a server that is down."""
         self._call(self._refuse)
@@ -169,6 +174,10 @@ class Proxy:
 
     async def _cut(self) -> None:
         for link in list(self._links):
+            link.close()
+
+    async def _cut_callers(self) -> None:
+        for link in [link for link in self._links if not link.subscribed]:
             link.close()
 
     async def _refuse(self) -> None:

@@ -94,15 +94,26 @@ def known(*runs: str) -> dict[str, Any]:
 
 async def test_a_hint_that_names_a_switch_saves_the_look(pulse: Pulse, redis: Redis, rig: Rig) -> None:
     pulse.wake()
-    redis.answer(runs=known("a", "b"))
-    for run, fence in (("a", 10), ("b", 20)):
-        pulse.heed(f"grant s {fence} {run}/main/1".encode())
+    redis.answer(runs=known("a"))
+    for fence in (10, 20):
+        pulse.heed(f"grant s {fence} a/main/{fence}".encode())
         assert redis.waiting[0][0]["results"][0]["outcome"] == "READY"
         assert "slices" not in redis.answer(results=["OK"]), "a READY goes out by itself"
         assert redis.waiting == []
-        assert rig.states() == {run: "loaded"}
+        assert rig.states() == {"a": "loaded"}
         await wait_until_async(lambda: redis.waiting)
-        assert redis.answer(wanted=switching(run, fence, state="held"))["slices"]["s"]["fence"] == fence
+        assert redis.answer(wanted=switching("a", fence, state="held"))["slices"]["s"]["fence"] == fence
+
+
+@pytest.mark.parametrize("state", ["switching", "held"])
+async def test_a_hint_passes_over_no_other_run(pulse: Pulse, redis: Redis, rig: Rig, state: str) -> None:
+    """It may be late or forged, and the run that is here hold: with nothing on its devices yet."""
+    pulse.wake()
+    redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
+    redis.answer(wanted=switching("b", 10, state=state), results=["OK"])
+    pulse.heed(b"grant s 20 a/main/1")
+    assert redis.answer()["results"] == []
+    assert (rig.states(), rig.accelerator.found(rig.devices)) == ({"b": "loaded"}, ("b", 10))
 
 
 @pytest.mark.parametrize(
