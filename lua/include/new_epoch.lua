@@ -7,7 +7,7 @@ function rules.unsettle(s)
   local at = pool + (S.nodes and EPOCH_PATIENCE or rules.lease())
   local changes = { settling = num(at) }
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
-  if S.kept then rules.unkeep_slice(s) end
+  if S.kept then changes.unclaimed = S.kept; rules.unkeep_slice(s) end
   write('slice', s, changes)
   due('settle|' .. s, at)
 end

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from slicelock import wire
 from tests.support.scripts import Backup
 from tests.support.world import LEASE_MS, WAIT_MS, Member, World
 
 Pair = tuple[Member, Member]
-PATIENCE_MS = 2_000
 WORDS = pytest.mark.parametrize("how", ["yield", "done", "next turn"])
 
 
@@ -240,6 +238,34 @@ def test_when_nobody_was_told_it_begins_as_soon_as_all_have_asked(world: World, 
     begin(world, pair)
 
 
+def test_what_nobody_has_claimed_is_kept_after_the_next_failover_too(world: World, pair: Pair) -> None:
+    backup = world.scripts.backup()
+    ask(pair, "b")
+    begin(world, pair)
+    world.new_epoch(backup)
+    world.settle()
+    for _ in range(2):
+        world.new_epoch()
+        assert world.member("r2").ask("b").outcome == "QUEUED"
+        world.settle()
+        assert world.slice("b").kept == "r1/main/1"
+    assert pair[1].beats()["state"] == "held"
+    assert pair[0].beats()["state"] == "held"
+
+
+def test_what_all_have_given_up_is_not_kept_after_the_next_failover(world: World, pair: Pair) -> None:
+    backup = world.scripts.backup()
+    ask(pair, "b")
+    begin(world, pair)
+    world.new_epoch(backup)
+    world.settle()
+    for member in pair:
+        member.yield_()
+    world.new_epoch()
+    world.settle()
+    assert world.slice("b").kept == ""
+
+
 def test_a_later_turn_that_is_given_up_gives_nothing_else_up(world: World, pair: Pair) -> None:
     m0, m1 = pair
     backup = world.scripts.backup()
@@ -251,100 +277,6 @@ def test_a_later_turn_that_is_given_up_gives_nothing_else_up(world: World, pair:
     m0.cancel()
     assert world.slice("a").kept == "r1/main/1"
     assert m1.beats()["state"] == "held"
-
-
-# ---------------------------------------------------------------- a switch that was overtaken
-
-
-@pytest.mark.parametrize("first", ["a", "both"])
-def test_a_turn_that_redis_knows_as_a_switch_keeps_what_it_had_not_given_back(
-    world: World, r1: Member, r2: Member, first: str
-) -> None:
-    """It had given `b` back, and another one has it since."""
-    r1.ask("a", "b")
-    backup = world.scripts.backup()
-    world.serve()
-    r1.again()
-    r1.yield_("b")
-    r2.hold("b")
-    if first == "a":
-        world.agent("n2").alive = False
-    world.new_epoch(backup)
-    world.beat()
-    world.advance(PATIENCE_MS)
-    assert (world.slice("a").settling, world.slice("b").settling) == (False, first == "a")
-    world.agent("n2").alive = True
-    world.settle()
-    assert world.slice("a").kept == r1.id
-    assert world.member("r3").ask("a").outcome == "QUEUED"
-    assert (r1.beats()["state"], r2.beats()["state"]) == ("held", "held")
-    assert set(r1.again().fences) == {"a"}
-    assert r1.yield_().outcome == "YIELDED"
-
-
-@pytest.mark.parametrize("how", ["done", "ask", "never"])
-def test_or_nothing_when_its_member_says_so(world: World, r1: Member, r2: Member, how: str) -> None:
-    r1.ask("a", "b")
-    backup = world.scripts.backup()
-    world.serve()
-    if how != "ask":
-        r1.again()
-    r1.yield_()
-    r2.hold("b")
-    world.new_epoch(backup)
-    world.settle()
-    assert world.slice("a").kept == r1.id
-    match how:
-        case "done":
-            r1.renew(done=1)
-            assert r1.state == "cancelled"
-        case "ask":
-            assert r1.again().outcome == "QUEUED", "it waits at its place"
-        case _:
-            world.advance(LEASE_MS + 4_000)
-    assert world.slice("a").kept == ""
-    assert world.member("r3").ask("a").outcome == "SWITCHING"
-
-
-def test_a_switch_overtaken_by_a_holder_that_says_so(world: World, r1: Member, r2: Member) -> None:
-    r1.ask("a", "b")
-    backup = world.scripts.backup()
-    world.serve()
-    r1.again()
-    r1.yield_("b")
-    r2.hold("b")
-    world.new_epoch(backup)
-    assert r2.beats()["state"] == "held"
-    world.settle()
-    assert (r1.beats()["state"], r2.beats()["state"]) == ("held", "held")
-
-
-def test_a_turn_that_redis_knows_as_a_switch_does_not_need_its_nodes_again(world: World, r1: Member) -> None:
-    """They have shown it once; then they are silent."""
-    r1.ask("a", "b")
-    backup = world.scripts.backup()
-    world.serve()
-    r1.again()
-    world.new_epoch(backup)
-    world.settle()
-    for _ in range(10):
-        world.scripts.advance(4_000)
-        assert r1.beats()["state"] == "held"
-    assert r1.again().fences == r1.fences
-
-
-def test_a_turn_that_was_granted_again_under_later_fences_is_its_own(world: World, r1: Member) -> None:
-    r1.ask("a", "b")
-    backup = world.scripts.backup()
-    world.scripts.jump(5)
-    world.run(wire.Revoke(r1.id, requeue=True))
-    world.serve()
-    assert r1.again().outcome == "HELD"
-    world.new_epoch(backup)
-    world.settle()
-    world.serve()
-    assert r1.beats()["state"] == "held"
-    assert r1.again().fences == r1.fences
 
 
 # ---------------------------------------------------------------- who has a word

@@ -315,6 +315,7 @@ class Pool:
 
     def unsettle(self, name: str) -> None:
         s = self.slices[name]
+        s.unclaimed = s.kept or s.unclaimed
         self.unkeep_slice(name)
         s.settling = self.pool + (EPOCH_PATIENCE if s.nodes else self.lease())
         s.reported = {}
@@ -331,7 +332,9 @@ class Pool:
             return
         grown = top > s.fence
         request = self.requests.get(s.request)
-        turn = self.shown_by_all(shown, top) if grown else ""
+        turn = self.shown_by_all(shown, top) if shown else ""
+        if not grown and turn != s.unclaimed:
+            turn = ""
         if request is not None and turn == request.id:  # it was granted again, under a later fence
             request.fences[name] = top
         elif request is not None and shown:
@@ -339,7 +342,7 @@ class Pool:
             if grown or (request.state == "held" and not agreed):
                 self.overtaken(name, request)
                 request = None
-        s.settling, s.fence, s.reported = None, top, {}
+        s.settling, s.fence, s.reported, s.unclaimed = None, top, {}, ""
         self.undue(f"settle|{name}")
         if request is not None and request.state == "switching":
             s.ready = set()

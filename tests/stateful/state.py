@@ -35,6 +35,7 @@ class Slice:
     tries: dict[str, int] = field(default_factory=dict[str, int])
     kept: str = ""
     disowned: set[str] = field(default_factory=set[str])
+    unclaimed: str = ""
 
 
 @dataclass
