@@ -8,7 +8,10 @@
 -- OVERLAP a device belongs to another slice: slice, reason
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: declaring the same again changes nothing.
+--- @include "names"
+check_names(ARGV[1])
 --- @include "base"
+for node in pairs(cjson.decode(ARGV[2])) do check_names(node) end
 --- @include "begin"
 --- @include "in_use"
 local s, nodes = ARGV[1], cjson.decode(ARGV[2])

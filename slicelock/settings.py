@@ -21,6 +21,8 @@ PREFIX = "SLICELOCK_"
 FILE = Path(".env")
 WAYS = ("hooks", "cuda", "kill")
 """All ways to evict a run, the gentlest first."""
+LONGEST_SILENCE_S = 60.0
+"""As `beat.lua` has it."""
 
 
 class Mode(StrEnum):
@@ -326,7 +328,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     beat: Annotated[float, Field(gt=0, le=10)] = 1.0
     """Seconds between two beats."""
     silent: Annotated[float, Field(gt=0)] = 10.0
-    """Seconds without a beat after which a node counts as silent and its slices are blocked."""
+    """Seconds without a beat after which a node counts as silent and its slices are blocked; at most 60."""
     hook_deadline: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that a process has to run its hooks before the next way is tried."""
     fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
@@ -383,6 +385,11 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
 
     @model_validator(mode="after")
     def _relations(self) -> Self:
+        if not self.silent <= LONGEST_SILENCE_S:
+            raise ValueError(
+                f"SLICELOCK_SILENT: {self.silent:g} s are too long, since whoever takes a node over "
+                f"waits for it; use {LONGEST_SILENCE_S:g} or less"
+            )
         if self.beat * 2 > self.silent:
             raise ValueError(
                 f"SLICELOCK_BEAT ({self.beat:g} s) must be at most half "

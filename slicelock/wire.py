@@ -182,7 +182,8 @@ class BeatReply(Reply):
     """`wanted`: {slice: {state, fence, request, run, job, lane, k, settling, settings, known}} for each
     slice of the node. `results`: OK or STALE for each result sent. `runs`: {run: {rev, job, processes
     {identity: {uid, slices, hooks, heard_ms, command, answer}}}} for runs whose rev differs from
-    the one the agent knows. `more`: something is still due to be reaped. `by`, `heard_ms`: OTHER."""
+    the one the agent knows. `more`: something is still due to be reaped. `by`, `heard_ms`, `beat_ms` (pool
+    time of its last beat): OTHER."""
 
     epoch: int = 0
     more: bool = False
@@ -191,12 +192,13 @@ class BeatReply(Reply):
     runs: Json = field(default_factory=dict[str, Any])
     by: str = ""
     heard_ms: int = 0
+    beat_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Beat(Command[BeatReply]):
     """An agent's heartbeat, and the pool's sweep. With `silent_ms` 0 it only asks whether another agent
-    of the node is heard of.
+    of the node is heard of; and with `ended` in its report it says that this one is not heard of any more.
 
     `report` is JSON: `slices` {slice: {run, lane, k, fence, top, doing, saved [runs], loaded [runs],
     devices {device: {used, total, busy}}, progress {step: evicting|restoring, run, bytes [0: unknown],

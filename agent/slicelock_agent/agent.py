@@ -9,19 +9,20 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 
-from slicelock.errors import BackendUnavailable, SlicelockError, StoreTimeout, StoreUnavailable
+from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.metrics import check_installed
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
+from slicelock.wire import Beat
 from slicelock_agent import backends, clocked, exchanges
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
 from slicelock_agent.devices import DeviceLocks, accelerator_for, in_words, resolved
 from slicelock_agent.host_budget import HostBudget
-from slicelock_agent.introducing import identity_of, introduce
+from slicelock_agent.introducing import goodbye, identity_of, introduce, reached
 from slicelock_agent.journal import Journal
 from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
@@ -38,7 +39,10 @@ HOUSEKEEPING_S = 2.0
 LOOK_S = 1.0
 """Between two looks at the devices' memory and use."""
 STOP_PATIENCE_S = 10.0
-FIRST_RETRY_S = 1.0
+GOODBYE_S = 1.0
+"""For a last word to a Redis that may hang."""
+BEATS_MISSED = 2.5
+"""After so many beats that have not come, this machine's agent of an earlier boot has ended."""
 
 
 class Agent:
@@ -77,10 +81,10 @@ class Agent:
         for name in self._slices:
             await self._declarer.check(name)
         await self._build()
-        await introduce(self._store, self._pulse.facts.question())
+        await self._introduce(self._pulse.facts.question())
         for name in self._slices:
             await self._declarer.declare(name)
-        await introduce(self._store, self._pulse.facts.beat({}))  # two may have started at the same time
+        await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
             self._begin(f"slice {name}", switcher.run)
@@ -112,17 +116,10 @@ class Agent:
 
     async def _reach(self) -> None:
         """Connect. A first start fails without Redis, since its address may be wrong; a later one waits."""
-        told = False
-        while True:
-            try:
-                return await self._store.open()
-            except (StoreUnavailable, StoreTimeout) as failure:
-                if self._new:
-                    raise
-                if not told:
-                    log.warning("%s Waiting for it.", failure)
-                told = True
-            await asyncio.sleep(FIRST_RETRY_S)
+        await (self._store.open() if self._new else reached(self._store.open))
+
+    async def _introduce(self, beat: Beat) -> None:
+        await introduce(self._store, beat, self._before, BEATS_MISSED * self._settings.beat)
 
     async def _build(self) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()
@@ -132,7 +129,8 @@ class Agent:
         registry = Registry(
             Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
         )
-        me, silent_ms = identity_of(journal.id), int(settings.silent * 1000)
+        me, silent_ms = identity_of(self._boot, journal.id), int(settings.silent * 1000)
+        self._before = {f"{boot}:{journal.id}" for boot in journal.boots if boot != self._boot}
         facts = Facts(settings.node, me, self._version, silent_ms, settings.beat)
         observed, serve = self._listener()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
@@ -207,7 +205,17 @@ class Agent:
             async with asyncio.timeout(STOP_PATIENCE_S):
                 await asyncio.gather(*(switcher.stopped() for switcher in switchers))
                 await self._pulse.told_all()
+                await self._say_goodbye()
         self._retire()
+
+    async def _say_goodbye(self) -> None:
+        """Nothing is under way any more: the node's next agent, whichever it is, need not wait."""
+        self._pulse.close()
+        facts = self._pulse.facts
+        if self._pulse.in_touch:
+            with contextlib.suppress(SlicelockError, TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._store.run(goodbye(facts.node, facts.agent))
 
     def _retire(self) -> None:
         """Devices of which no run has anything any more need not outlive the agent."""

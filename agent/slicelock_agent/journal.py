@@ -84,8 +84,8 @@ def _stay(raw: dict[str, Any]) -> Stay:
 class Journal:
     """The agent's file, for one process at a time. ConfigurationError: another has it, or it cannot be used.
 
-    `id` tells it from every other journal. `reborn` says that the machine was started anew since the file was
-    last used; `boots` are this node's boot ids, newest last.
+    `id` tells it from every other journal, its copies included. `reborn` says that the machine was started
+    anew since the file was last used; `boots` are this node's boot ids, newest last.
     """
 
     def __init__(self, path: Path, boot: str) -> None:
@@ -95,7 +95,8 @@ class Journal:
             self._lines = Lines(path)
             meta = self._lines.of("meta")
             known: list[str] = json.loads(meta.get("boots", "[]"))
-            self.id: str = json.loads(meta.get("id", "null")) or secrets.token_hex(4)
+            mark: str = json.loads(meta.get("id", "null")) or secrets.token_hex(4)
+            self.id = f"{mark}-{_file_of(self._lock)}"
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
             pages, processes = self._lines.of("slices"), self._lines.of("processes")
@@ -104,7 +105,7 @@ class Journal:
             if self.reborn:
                 self._start_over()
             self._put("meta", "boots", encode(self.boots))
-            self._put("meta", "id", encode(self.id))
+            self._put("meta", "id", encode(mark))
         except AgentError:
             self.close()
             raise
@@ -152,6 +153,12 @@ class Journal:
             self._lines.put(kind, name, text)
         except OSError as failure:
             raise AgentError(f"The journal {self.path} cannot be written: {failure.strerror}.") from failure
+
+
+def _file_of(lock: Any) -> str:
+    """Which file it is that is locked. What is copied with the journal is another one."""
+    facts = os.fstat(lock.fileno())
+    return f"{facts.st_dev:x}-{facts.st_ino:x}"
 
 
 def _hold(path: Path) -> Any:

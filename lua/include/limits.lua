@@ -8,6 +8,7 @@ local EPOCH_PATIENCE = 2000      -- a slice with nodes settles no earlier
 local SWITCH_PATIENCE = 10000    -- a switch of several slices waits for a blocked one before it frees the others
 local MAX_STEP = 5000            -- a longer step of the clock counts as nothing
 local NODE_PATIENCE = 10000      -- a declared node that has never been heard of is silent after it
+local MAX_SILENT = 60000         -- a node is silent after it at the latest
 local MAX_AHEAD = 86400000       -- by which a fence may be ahead of the clock
 local MAX_RETRY = 60000          -- between two attempts to evict
 local HEARD = 12000              -- a process heard of within this time is alive

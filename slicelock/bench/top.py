@@ -24,7 +24,7 @@ from slicelock.tui.source import Seen, Source
 from slicelock.wire import Acquire, Beat, Declare
 
 POOL, DEVICES, JOBS = "top", 8, 12
-LEASE_MS = 3_600_000
+LEASE_MS, SILENT_MS = 3_600_000, 60_000
 REFRESH_S = 1.0
 SIZES = {"80x24": (80, 24), "200x50": (200, 50)}
 DRAWINGS = 60
@@ -128,7 +128,7 @@ def _beat(number: int, name: str, *results: dict[str, Any]) -> Beat:
         "exits": [],
         "commands": [],
     }
-    return Beat(f"node-{number:03}", "boot", "0.1.0", LEASE_MS, {**report, "known": {}})
+    return Beat(f"node-{number:03}", "boot", "0.1.0", SILENT_MS, {**report, "known": {}})
 
 
 def server_cpu_s(url: str) -> float:

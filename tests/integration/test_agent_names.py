@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from slicelock.embedded import EmbeddedServer
 from slicelock.identity import boot_id
 from tests.support.stage import ROOT, AgentStage
 from tests.support.wait import wait_until
@@ -52,9 +55,9 @@ def ended(agent: subprocess.Popen[bytes]) -> tuple[int, list[str]]:
 
 
 def is_ready(agent: subprocess.Popen[bytes]) -> bool:
-    """Wait until it serves; False when it ends instead."""
+    """Wait until it serves; False when it ends instead, or waits for as long as a silence of a minute."""
     assert agent.stdout is not None
-    return agent.stdout.readline() == READY
+    return bool(select.select([agent.stdout], [], [], 30)[0]) and agent.stdout.readline() == READY
 
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play another machine")
@@ -86,15 +89,66 @@ def test_another_machine_of_the_same_name_is_refused(agents: AgentStage, tmp_pat
 
 
 @as_root
-def test_a_machine_that_was_started_anew_serves_again(agents: AgentStage, tmp_path: Path) -> None:
-    """It has its journal and another boot id; what it had said last is waited for, a silence long at most."""
-    with machine(tmp_path, "gpu-7", BOOTS[0], agents.env()) as first:
+@pytest.mark.parametrize(
+    ("host", "boot"), [("gpu-7", BOOTS[1]), ("gpu-8", BOOTS[0])], ids=["started anew", "a new container"]
+)
+def test_the_same_journal_serves_again_without_waiting_for_a_silence(
+    agents: AgentStage, tmp_path: Path, host: str, boot: str
+) -> None:
+    env = agents.env(silent="60")
+    with machine(tmp_path, "gpu-7", BOOTS[0], env) as first:
         assert is_ready(first)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        with machine(tmp_path, "gpu-7", BOOTS[1], agents.env()) as again:
+        with machine(tmp_path, host, boot, env) as again:
             assert is_ready(again)
-            assert agents.world.picture().nodes[0].agent.startswith(BOOTS[1].replace("-", ""))
+            agent = agents.world.picture().nodes[0].agent
+            assert agent.startswith(boot.replace("-", "")) and agent.endswith(f"@{host}")
+
+
+def test_a_clean_stop_lets_any_agent_of_the_node_serve_at_once(agents: AgentStage, tmp_path: Path) -> None:
+    """It leaves a job's turn alone: only who the node's agent is is forgotten."""
+    a = agents.run("a")
+    with agents.start_agent("--slice", "s=sim:d", silent="60") as first:
+        assert is_ready(first)
+        a.take("s")
+        before, fence = agents.slice(), agents.slice().fence
+        first.terminate()
+        assert first.wait(20) == 0
+        assert agents.world.picture().nodes[0].agent == ""
+        assert (agents.slice().state, agents.slice().fence, agents.slice().blocked) == ("held", fence, {})
+        assert agents.slice().nodes == before.nodes
+        assert a.again().outcome == "HELD"
+        a.yield_()
+    with agents.start_agent("--slice", "s=sim:d", silent="60", state_dir=str(tmp_path / "two")) as second:
+        assert is_ready(second)
+        second.kill()
+
+
+def test_a_copy_of_a_journal_is_another_one(agents: AgentStage, tmp_path: Path) -> None:
+    """On the same machine, since its boot; no two agents serve."""
+    agents.agent()
+    shutil.copytree(agents.folder / "n1/state", tmp_path / "clone")
+    code, said = agents.try_agent(
+        "--slice", "s=sim:d", state_dir=str(tmp_path / "clone"), sim_dir=str(tmp_path / "sim")
+    )
+    assert code == 3, said
+    assert OTHER in said.splitlines()[-1]
+
+
+def test_who_waits_for_a_silence_waits_for_redis_too(
+    own_agents: tuple[AgentStage, EmbeddedServer], tmp_path: Path
+) -> None:
+    agents, server = own_agents
+    agents.kill(agents.agent(silent="5"))
+    with agents.start_agent("--slice", "s=sim:d", state_dir=str(tmp_path / "two")) as second:
+        assert second.stderr is not None
+        assert b"waiting" in second.stderr.readline()
+        server.stop()
+        assert b"Waiting for it." in second.stderr.readline()
+        server.start()
+        assert is_ready(second)
+        second.kill()
 
 
 def test_another_agent_of_the_same_machine_is_refused(agents: AgentStage, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def stored(agents: AgentStage) -> dict[str, Any]:
         ({"node": "bad name"}, 3, "'bad name' is not allowed"),
         ({"fallback": "magic"}, 3, "SLICELOCK_FALLBACK"),
         ({"beat": "0.3", "silent": "0.4"}, 3, "must be at most half of"),
+        ({"silent": "86400"}, 3, "SLICELOCK_SILENT: 86400 s"),
         ({"state_dir": "/proc/nothing"}, 3, "--state-dir"),
         ({"sim_dir": "/proc/nothing"}, 3, "Device sim:d cannot be held"),
     ],

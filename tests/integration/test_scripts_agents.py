@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
+from redis.exceptions import ResponseError
 
 from slicelock import wire
 from tests.support.scripts import START_MS
@@ -269,3 +272,90 @@ def test_a_failure_in_haste_goes_where_it_belongs(world: World, n1: Agent) -> No
     failed = ready("a", fence, outcome="FAILED", what="refused", reason="no way", run="r1")
     assert world.run(wire.Results("n1", n1.agent, [failed])).results == ["OK"]
     assert world.state(waiter.id) == "failed"
+
+
+def test_who_an_agent_is_does_not_depend_on_its_host(world: World, n1: Agent) -> None:
+    """A container made anew has the same journal and boot, and another name."""
+    n1.beat()
+    again = Agent(world, "n1", agent=n1.agent.replace("@host", "@another"))
+    assert again.beat().outcome == "OK"
+    assert Agent(world, "n1", agent="boot:k@host").beat().outcome == "OTHER"
+
+
+def test_a_goodbye_clears_who_the_nodes_agent_is_and_nothing_else(world: World, n1: Agent) -> None:
+    world.member("r1").hold("a")
+    goodbye = wire.Beat("n1", n1.agent, "", 0, {"ended": True})
+    other = wire.Beat("n1", "boot2:j2@host", "", 0, {"ended": True})
+    before = world.dump()
+    assert world.run(other).outcome == "OTHER"
+    assert world.dump() == before
+    assert world.run(goodbye).outcome == "OK"
+    node = dict(cast(dict[str, str], before["node:n1"]))
+    assert node.pop("agent") == n1.agent
+    assert world.dump() == before | {"node:n1": node}
+    assert Agent(world, "n1", agent="boot2:j2@host").beat().outcome == "OK"
+    assert n1.beat().outcome == "OTHER"
+    assert world.run(wire.Beat("n9", "boot:j@host", "", 0, {"ended": True})).outcome == "OK"
+    assert "node:n9" not in world.dump()
+
+
+def refused(world: World, command: wire.Command[Any]) -> bool:
+    """Whether a command is an error that leaves nothing behind, no event either."""
+    before, events = world.dump(), world.events()
+    with pytest.raises(ResponseError):
+        world.run(command)
+    return (world.dump(), world.events()) == (before, events)
+
+
+@pytest.mark.parametrize("silent", [10**12, 60_001, -1, "nan", "inf", "1e3", "", "0x10"])
+def test_nobody_makes_a_node_wait_for_long(world: World, silent: Any) -> None:
+    assert refused(world, wire.Beat("n1", "boot:j@host", "v", silent, {}))
+
+
+@pytest.mark.parametrize("node", ["", "a b/c", "x|y", "n" * 65])
+def test_what_is_no_nodes_name_is_refused(world: World, node: str) -> None:
+    assert refused(world, wire.Beat(node, "boot:j@host", "v", SILENT_MS, {}))
+    assert refused(world, wire.Beat(node, "boot:j@host", "v", 0, {}))
+    assert refused(world, wire.Results(node, "boot:j@host", []))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"outcome": None},
+        {"outcome": "maybe"},
+        {"what": "evict", "reason": None},
+        {"what": None},
+        {"what": "x"},
+        {"what": "evict", "run": None},
+        {"bytes": "many"},
+        {"steps": "x"},
+        {"slice": None},
+    ],
+)
+def test_a_result_that_makes_no_sense_leaves_nothing(world: World, n1: Agent, wrong: dict[str, Any]) -> None:
+    world.member("r1").ask("a")
+    fence = int(n1.wanted()["a"]["fence"])
+    result = ready("a", fence, outcome="FAILED", what="refused", reason="no way", run="r1") | wrong
+    assert refused(world, wire.Results("n1", n1.agent, [result]))
+    assert refused(world, wire.Beat("n1", n1.agent, "v", SILENT_MS, {"results": [result]}))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"exits": [{"run": None, "process": "p"}]},
+        {"commands": [{"run": "r1", "process": "p", "what": "offload", "slice": "a"}]},
+        {"slices": {"a": {"k": None, "top": 0, "fence": 0}}},
+        {"slices": {"a": {"k": 0, "top": 0, "fence": 0, "loaded": "r1"}}},
+    ],
+)
+def test_a_report_that_makes_no_sense_leaves_nothing(world: World, n1: Agent, report: dict[str, Any]) -> None:
+    n1.beat()
+    world.scripts.advance(1)
+    assert refused(world, wire.Beat("n1", n1.agent, "v", SILENT_MS, report))
+
+
+@pytest.mark.parametrize(("name", "node"), [("", "n1"), ("a b", "n1"), ("d", ""), ("d", "a b/c")])
+def test_names_that_are_not_allowed_are_not_declared(world: World, name: str, node: str) -> None:
+    assert refused(world, wire.Declare(name, {node: ["sim:d"]}, {}))
