@@ -33,11 +33,11 @@ def checked_name(kind: str, value: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-def name_of(kind: str) -> Callable[[str | None], str | None]:
-    """Checks an option or argument that is a name; one that was not given is not checked."""
+def name_of(kind: str, *, or_none: bool = False) -> Callable[[str | None], str | None]:
+    """Checks an option or argument that is a name, if it is given. `or_none`: an empty one is none."""
 
     def check(value: str | None) -> str | None:
-        return checked_name(kind, value) if value else value
+        return value if value is None or (or_none and not value) else checked_name(kind, value)
 
     return check
 

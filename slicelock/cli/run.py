@@ -34,7 +34,7 @@ Slices = Annotated[
 ]
 HoldIt = Annotated[bool, typer.Option("--hold", help="Hold the slice for the whole command.")]
 Until = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--until",
         metavar="URL",
@@ -66,7 +66,11 @@ Job = Annotated[
 ]
 Phase = Annotated[
     str,
-    typer.Option("--phase", help="What the turn is for, shown to others.", callback=options.name_of("phase")),
+    typer.Option(
+        "--phase",
+        help="What the turn is for, shown to others.",
+        callback=options.name_of("phase", or_none=True),
+    ),
 ]
 HELP = (
     "Run a command as a run of its own; with --hold, only while the slice is held.\n\n"
@@ -87,7 +91,7 @@ def run(
     slices: Slices = None,
     job: Job = None,
     hold: HoldIt = False,
-    until: Until = "",
+    until: Until = None,
     servers: Servers = None,
     phase: Phase = "",
     timeout: Timeout = None,
@@ -108,18 +112,20 @@ def run(
     if not (hold or until):
         check_slices(names, pool)
         become(command, env)
-    plan = Plan(command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until, hooks)
+    plan = Plan(
+        command, {**env, "SLICELOCK_MODE": "off"}, names, settings, phase, timeout, until or "", hooks
+    )
     SignalWatch.block()
     with logged():
         code = asyncio.run(Hold(plan).run())
     raise typer.Exit(code)
 
 
-def check_usage(names: Sequence[str], hold: bool, until: str) -> None:
+def check_usage(names: Sequence[str], hold: bool, until: str | None) -> None:
     """Refuse what makes no sense together."""
-    if (hold or until) and not names:
+    if (hold or until is not None) and not names:
         raise typer.BadParameter("--hold and --until need a slice to hold.", param_hint="--slice")
-    if until and not can_be_asked(until):
+    if until is not None and not can_be_asked(until):
         raise typer.BadParameter(
             f"{until!r} is no URL that can be asked; for example http://127.0.0.1:8000/health.",
             param_hint="--until",

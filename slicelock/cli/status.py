@@ -15,7 +15,7 @@ from slicelock.states import RequestOutcome
 from slicelock.wire import Revoke
 
 OptionalSlice = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="SLICE",
         help="Show only this slice.",
@@ -31,14 +31,14 @@ Target = Annotated[
 
 @app.command(epilog="Example: slicelock status trainers --json")
 def status(
-    name: OptionalSlice = "",
+    name: OptionalSlice = None,
     pool: options.Pool = None,
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Show who holds which slice, who waits, and what is wrong."""
     with connected(pool) as (store, settings):
-        picture = look(store, settings, name)
+        picture = look(store, settings, name or "")
     if as_json:
         show_json(asdict(picture))
     else:

@@ -109,3 +109,9 @@ def test_an_empty_since_is_none(call: Call, command: str) -> None:
     words = ["--out", "/nonesuch/t"] if command == "timeline" else []
     ended = call(command, "--since", "", *words)
     assert ended.code == ExitCode.USAGE and "--since" in ended.complaint
+
+
+@pytest.mark.parametrize("words", [("status", ""), ("events", "--slice", "")])
+def test_an_empty_name_is_none(call: Call, words: tuple[str, ...]) -> None:
+    ended = call(*words)
+    assert ended.code == ExitCode.USAGE and "''" in ended.complaint

@@ -31,7 +31,7 @@ def test_wrong_usage(call: Call, words: tuple[str, ...], named: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("http://127.0.0.1:abc/", "http://127.0.0.1:70000/", "http://127.0.0.1:0/", "http://a b/"),
+        *("", "http://127.0.0.1:abc/", "http://127.0.0.1:70000/", "http://127.0.0.1:0/", "http://a b/"),
         *(
             "http://x/a b",
             "http://x/a\nb",
