@@ -221,6 +221,18 @@ class Beat(Command[BeatReply]):
 
 
 @dataclass(frozen=True, slots=True)
+class Look(Command[BeatReply]):
+    """What is wanted of a node on one slice: `wanted` and `epoch` of a beat's answer."""
+
+    script: ClassVar[str] = "wanted"
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK")
+    reply: ClassVar[type[Reply]] = BeatReply
+
+    node: str
+    slice: str
+
+
+@dataclass(frozen=True, slots=True)
 class Results(Command[BeatReply]):
     """How switches of a node have ended, sent at once; `results` and the answer are those of a `Beat`."""
 
@@ -328,6 +340,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Cancel,
     Register,
     Beat,
+    Look,
     Results,
     Revoke,
     Declare,

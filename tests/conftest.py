@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.keys import Keys
@@ -29,6 +30,10 @@ SERVERS = ("valkey", "redis")
 KEPT_VARIABLES = {"SLICELOCK_TEST_SERVERS", "SLICELOCK_EXAMPLES"}
 WIDTHS = ("COLUMNS", "LINES")  # of a terminal; pytest-xdist sets them for its workers
 LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_", "PMI_", "PMIX_")
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_xdist_auto_num_workers() -> int:

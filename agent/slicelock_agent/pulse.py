@@ -7,15 +7,15 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from slicelock.errors import SlicelockError
 from slicelock.store import Outage
-from slicelock.wire import Beat, BeatReply, Results
+from slicelock.wire import Beat, BeatReply, Look, Results
 from slicelock_agent.introducing import other
 from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.reconcile import Wanted, hinted
+from slicelock_agent.reconcile import Wanted
 from slicelock_agent.registry import Registry
 from slicelock_agent.result import Result
 from slicelock_agent.store import Caller
@@ -102,17 +102,13 @@ class Pulse:
         self._beat_if_possible()
 
     def heed(self, message: bytes) -> None:
-        """A hint: look at once. If it names a switch that moves nothing, READY goes out by itself."""
-        # By _expect, the switcher's expect and tell: a beat that begins under this call has one result alone.
-        self._haste = not self._results
-        try:
-            done = self._expect(message)
-        except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
-            done = False
-            self._complain_of("hints", failure)
-        self._haste = False
-        if not done:
+        """A hint: look at once. Where it is about a switch, at that slice alone, since somebody waits."""
+        verb, _, name = message.decode("utf-8", "replace").partition(" ")
+        switcher = self.switchers.get(name) if verb == "grant" else None
+        if switcher is None or self._under_way or self._closed or not self._store.is_open:
             self.wake()
+        else:
+            self._look(name, switcher)
 
     def close(self) -> None:
         """Beat no more, and say nothing of a beat that stays unanswered."""
@@ -145,6 +141,39 @@ class Pulse:
                 self._regular = True
                 self.wake()
                 await asyncio.sleep(self.facts.beat_s)
+
+    # ------------------------------------------------------------ one look
+
+    def _look(self, name: str, switcher: Switcher) -> None:
+        """Ask what is wanted on a slice, do at once what moves nothing, and send its result by itself; what
+        else it takes is a beat's."""
+        self._under_way = True
+
+        def answered(reply: BeatReply | SlicelockError) -> None:
+            self._under_way = False
+            self._again |= not self._act(name, switcher, reply)
+            self._beat_if_possible()
+
+        try:
+            self._store.call(Look(self.facts.node, name), answered)
+        except Exception:
+            self._under_way = False
+            log.exception("a look could not be sent")
+
+    def _act(self, name: str, switcher: Switcher, reply: BeatReply | SlicelockError) -> bool:
+        if isinstance(reply, SlicelockError):
+            self._complain(reply)
+            return False
+        wanted = cast(Mapping[str, Mapping[str, object]], reply.wanted).get(name, {})
+        # A run that is new here is a beat's: its processes come with the answer.
+        if reply.epoch != self._epoch or wanted.get("run") not in self._registry.runs:
+            return False
+        before = self._results
+        # By want, and the switcher's tell: a beat that begins under this call has one result alone.
+        self._haste = not before
+        self._want(name, switcher, reply.wanted, regular=False)
+        self._haste = False
+        return self._results is not before
 
     # ------------------------------------------------------------ one beat
 
@@ -231,17 +260,6 @@ class Pulse:
         """The runs with state here, and those that are wanted."""
         stays = {run for one in self.switchers.values() for run in one.at.page.stays}
         return stays | {one.wanted.run for one in self.switchers.values() if one.wanted.run}
-
-    def _expect(self, message: bytes) -> bool:
-        if self._under_way:
-            return False  # its answer may be older than the hint
-        name, wanted = hinted(message)
-        switcher = self.switchers.get(name)
-        # A run that is new here is looked at first: its processes come with the answer.
-        done = switcher is not None and wanted.run in self._registry.runs and switcher.expect(wanted)
-        if done:
-            self._listener.wished("message")
-        return done
 
     def _take(self, reply: BeatReply, regular: bool) -> None:
         if reply.epoch != self._epoch:

@@ -109,17 +109,6 @@ class Wanted:
         )
 
 
-def hinted(message: bytes) -> tuple[str, Wanted]:
-    """The slice and switch that a hint names (`grant SLICE FENCE RUN/LANE/K`); empty for any other hint."""
-    try:
-        verb, name, fence, request = message.decode().split(" ")
-        run, lane, k = request.split("/")
-        wanted = Wanted("switching", int(fence), run, lane, int(k))
-    except ValueError:
-        return "", Wanted()
-    return (name, wanted) if verb == "grant" else ("", Wanted())
-
-
 def whole_number(value: object) -> int:
     """A number that Lua wrote, as text or as a JSON number; ValueError when it is not whole."""
     match value:

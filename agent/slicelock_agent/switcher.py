@@ -77,25 +77,6 @@ class Switcher:
         elif again and wanted.asks and self._still_true(self._said):
             self._tell(self._said)
 
-    def expect(self, wanted: Wanted) -> bool:
-        """Do at once what a hint names, if no other run is in its way and nothing moves; whether that was so.
-
-        Only Redis says what is wanted: READY for anything else is stale there, and its answer is the truth.
-        A hint may be late or forged, so another run that is here may hold and not have touched its devices
-        yet; once a device has seen a higher fence, it cannot be let in again.
-        """
-        known = self.wanted
-        if self.doing or known.settling or not known.known or wanted.fence <= known.fence:
-            return False
-        if not self.at.accelerator.exclusive and wanted.run not in self.at.page.stays:
-            return False  # a run's first turn depends on the slice's settings, which no hint has
-        action = self._next(wanted, self.at.here(wanted.run))
-        if action.step is not Step.ADMIT or self.at.no_room(wanted.run, wanted):
-            return False
-        self._turn_to(wanted)
-        self._attempt_admit()
-        return True
-
     def _turn_to(self, wanted: Wanted) -> None:
         if wanted.fence != self.wanted.fence or wanted.turn != self.wanted.turn:
             self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()

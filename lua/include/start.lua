@@ -9,7 +9,7 @@ function rules.start(id, r)
     write('slice', s, { state = 'switching', request = id, fence = fence, since = now })
     if S.nodes then
       request_event('switching', r, 'slice', s, 'fence', fence)
-      tell_nodes(S, 'grant ' .. s .. ' ' .. fence .. ' ' .. id)
+      tell_nodes(S, 'grant ' .. s)
     end
   end
   write('request', id, changes)

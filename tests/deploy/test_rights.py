@@ -17,7 +17,10 @@ from tests.support.world import World
 CLIENT = (wire.Acquire, wire.Renew, wire.Yield, wire.Cancel, wire.Register, wire.Status)
 SCRIPTS = {
     "client": CLIENT,
-    "agent": (wire.Acquire, wire.Yield, wire.Cancel, wire.Status, wire.Beat, wire.Results, wire.Declare),
+    "agent": (
+        *(wire.Acquire, wire.Yield, wire.Cancel, wire.Status, wire.Declare),
+        *(wire.Beat, wire.Look, wire.Results),
+    ),
     "operator": (wire.Declare, wire.Forget, wire.Drain, wire.Revoke, wire.Status),
     "viewer": (wire.Status,),
 }

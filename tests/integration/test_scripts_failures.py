@@ -128,7 +128,7 @@ def test_it_heals_when_the_run_is_gone(world: World, n1: Agent, loaded: Member, 
     n1.shown["a"].run, n1.shown["a"].fence = "", 0
     n1.beat()
     assert not world.slice("a").blocked
-    assert ("node:n1", r2.grant("a")) in ear.heard()
+    assert ("node:n1", "grant a") in ear.heard()
     assert r2.again().outcome == "SWITCHING"
     assert world.events("healed")[-1]["slice"] == "a"
 

@@ -22,7 +22,7 @@ def holder(world: World) -> Member:
     return made
 
 
-@pytest.mark.parametrize("kind", [kind for kind in wire.COMMANDS if kind is not wire.Status])
+@pytest.mark.parametrize("kind", [kind for kind in wire.COMMANDS if kind not in (wire.Status, wire.Look)])
 def test_whatever_changes_something_notices_a_new_epoch(
     world: World, holder: Member, kind: type[wire.Command]
 ) -> None:

@@ -166,10 +166,6 @@ class Member:
     def state(self) -> str:
         return self.world.state(self.id)
 
-    def grant(self, name: str) -> str:
-        """The hint by which nodes learn that its switch wants them."""
-        return f"grant {name} {self.world.request(self.id)[f'fence:{name}']} {self.id}"
-
     def ask(self, *slices: str, **facts: Any) -> wire.AcquireReply:
         """Ask for the next turn."""
         self.k, self.slices, self.fences, self.yielded = self.k + 1, slices, {}, ()

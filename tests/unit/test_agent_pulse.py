@@ -17,7 +17,7 @@ from slicelock_agent.result import Result
 
 from slicelock.codec import Command
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
-from slicelock.wire import Beat, BeatReply
+from slicelock.wire import BeatReply, Look, Results
 from tests.support.rig import Rig
 from tests.support.wait import wait_until_async
 
@@ -37,8 +37,8 @@ class Redis:
         self.is_open = True
 
     def call(self, command: Command[Any], take: Callable[[Any], None]) -> None:
-        said = json.loads(command.argv()[-1])
-        self.waiting.append((said if isinstance(command, Beat) else {"results": said}, take))
+        said = {"look": command.slice} if isinstance(command, Look) else json.loads(command.argv()[-1])
+        self.waiting.append(({"results": said} if isinstance(command, Results) else said, take))
 
     def answer(self, reply: BeatReply | SlicelockError | None = None, **facts: Any) -> dict[str, Any]:
         """Answer the oldest beat; what it said."""
@@ -48,16 +48,8 @@ class Redis:
 
 
 def switching(run: str, fence: int, **facts: Any) -> dict[str, Any]:
-    given = {
-        "state": "switching",
-        "fence": str(fence),
-        "run": run,
-        "lane": "main",
-        "k": "1",
-        "known": "1",
-        **facts,
-    }
-    return {"s": given}
+    given = {"state": "switching", "fence": str(fence), "run": run, "lane": "main", "k": "1", "known": "1"}
+    return {"s": given | facts}
 
 
 @pytest.fixture
@@ -92,88 +84,104 @@ def known(*runs: str) -> dict[str, Any]:
     return {run: {"rev": "1", "job": "j", "processes": {}} for run in runs}
 
 
-async def test_a_hint_that_names_a_switch_saves_the_look(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+async def test_a_hint_leads_to_a_look_at_its_slice(pulse: Pulse, redis: Redis, rig: Rig) -> None:
     pulse.wake()
-    redis.answer(runs=known("a"))
-    for fence in (10, 20):
-        pulse.heed(f"grant s {fence} a/main/{fence}".encode())
-        assert redis.waiting[0][0]["results"][0]["outcome"] == "READY"
-        assert "slices" not in redis.answer(results=["OK"]), "a READY goes out by itself"
+    redis.answer(runs=known("a", "b"))
+    for run, fence in (("a", 10), ("b", 20), ("b", 30)):
+        pulse.heed(b"grant s")
+        assert redis.answer(wanted=switching(run, fence)) == {"look": "s"}
+        told = redis.answer(results=["OK"])
+        assert list(told) == ["results"], "a READY goes out by itself"
+        assert (told["results"][0]["outcome"], told["results"][0]["fence"]) == ("READY", fence)
         assert redis.waiting == []
-        assert rig.states() == {"a": "loaded"}
+        assert rig.states() == {run: "loaded"}
         await wait_until_async(lambda: redis.waiting)
-        assert redis.answer(wanted=switching("a", fence, state="held"))["slices"]["s"]["fence"] == fence
-
-
-@pytest.mark.parametrize("state", ["switching", "held"])
-async def test_a_hint_passes_over_no_other_run(pulse: Pulse, redis: Redis, rig: Rig, state: str) -> None:
-    """It may be late or forged, and the run that is here hold: with nothing on its devices yet."""
-    pulse.wake()
-    redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
-    redis.answer(wanted=switching("b", 10, state=state), results=["OK"])
-    pulse.heed(b"grant s 20 a/main/1")
-    assert redis.answer()["results"] == []
-    assert (rig.states(), rig.accelerator.found(rig.devices)) == ({"b": "loaded"}, ("b", 10))
+        assert redis.answer(wanted=switching(run, fence, state="held"))["slices"]["s"]["fence"] == fence
 
 
 @pytest.mark.parametrize(
-    "hint",
+    "hint", [b"", b"grant", b"grant t", b"grant s 20 a/main/1", b"revoke s", b"run a", b"\xff s"]
+)
+async def test_any_other_hint_leads_to_a_beat(pulse: Pulse, redis: Redis, rig: Rig, hint: bytes) -> None:
+    pulse.wake()
+    redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
+    redis.answer(wanted=switching("b", 10, state="held"), results=["OK"])
+    pulse.heed(hint)
+    assert "slices" in redis.answer(wanted=switching("b", 10, state="held"))
+    assert rig.states() == {"b": "loaded"}
+
+
+@pytest.mark.parametrize(
+    "found",
     [
-        b"",
-        b"grant s",
-        b"grant s 20 new/main/1",
-        b"grant t 20 a/main/1",
-        b"grant s 10 a/main/1",
-        b"grant s x a/main/1",
-        b"grant s 20 a/main",
-        b"grant s 20 a/main/1 more",
-        b"revoke s 20 a/main/1",
-        b"grant s 99999999999999999999999 a/main/1",
-        b"\xff\xfe s 20 a/main/1",
+        {"wanted": switching("new", 20)},
+        {"wanted": switching("a", 20), "epoch": 2},
+        {"wanted": switching("a", 20, settling="1")},
+        {"wanted": switching("b", 10, state="held")},
+        {"wanted": {"s": {"known": "0"}}},
+        {"wanted": {}},
+        {"wanted": {"s": {"run": "a", "state": "switching", "fence": "x", "known": "1"}}},
     ],
 )
-async def test_any_other_hint_only_asks(pulse: Pulse, redis: Redis, rig: Rig, hint: bytes) -> None:
+async def test_what_a_look_cannot_do_is_left_to_a_beat(
+    pulse: Pulse, redis: Redis, rig: Rig, found: dict[str, Any]
+) -> None:
     pulse.wake()
     redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
-    redis.answer(wanted=switching("b", 10, state="held"))
-    pulse.heed(hint)
-    assert redis.answer()["results"] == []
+    redis.answer(wanted=switching("b", 10, state="held"), results=["OK"])
+    pulse.heed(b"grant s")
+    redis.answer(BeatReply("OK", **{"epoch": 1, **found}))
+    assert redis.waiting[0][0]["results"] == []
+    assert "slices" in redis.waiting[0][0]
     assert rig.states() == {"b": "loaded"}
 
 
-async def test_a_hint_moves_nothing(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+async def test_a_look_that_fails_is_made_up_for_by_a_beat(pulse: Pulse, redis: Redis) -> None:
+    pulse.wake()
+    redis.answer(runs=known("a"))
+    pulse.heed(b"grant s")
+    redis.answer(StoreTimeout("no answer"))
+    assert "slices" in redis.answer(wanted=switching("a", 20))
+    assert redis.answer()["results"][0]["fence"] == 20
+
+
+async def test_a_look_begins_what_moves_state(pulse: Pulse, redis: Redis, rig: Rig) -> None:
     pulse.wake()
     redis.answer(wanted=switching("b", 10), runs=known("a", "b"))
-    redis.answer()
+    redis.answer(wanted=switching("b", 10, state="held"), results=["OK"])
     rig.write(b"state of b")
-    pulse.heed(b"grant s 20 a/main/1")
-    assert redis.answer()["results"] == []
+    pulse.heed(b"grant s")
+    redis.answer(wanted=switching("a", 20))
+    assert redis.answer(wanted=switching("a", 20))["results"] == []
     await rig.idle()
-    assert rig.states() == {"b": "loaded"}
+    assert rig.states() == {"a": "loaded", "b": "saved"}
 
 
-async def test_a_hint_begins_nothing_while_the_slice_settles(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+async def test_a_hint_during_a_beat_leads_to_another_beat(pulse: Pulse, redis: Redis) -> None:
+    """The answer under way may be older than the hint."""
     pulse.wake()
-    redis.answer(wanted=switching("b", 10, settling="1"), runs=known("a", "b"))
-    pulse.heed(b"grant s 20 a/main/1")
-    assert redis.answer()["results"] == []
-    assert rig.states() == {}
+    pulse.heed(b"grant s")
+    redis.answer(runs=known("a"))
+    assert "slices" in redis.answer(wanted=switching("a", 20))
+    assert redis.answer()["results"][0]["fence"] == 20
 
 
-async def test_a_hint_that_was_wrong_is_made_up_for(pulse: Pulse, redis: Redis, rig: Rig) -> None:
+async def test_a_result_in_haste_that_is_stale_is_made_up_for(pulse: Pulse, redis: Redis, rig: Rig) -> None:
     pulse.wake()
     redis.answer(runs=known("a", "b"))
-    pulse.heed(b"grant s 20 a/main/1")
+    pulse.heed(b"grant s")
+    redis.answer(wanted=switching("a", 20))
     redis.answer(results=["STALE"])
     assert redis.answer(wanted=switching("b", 30))["results"] == []
     assert redis.answer()["results"][0]["run"] == "b"
     assert rig.states() == {"b": "loaded"}
 
 
-async def test_a_hint_of_a_new_epoch_has_everything_told(pulse: Pulse, redis: Redis) -> None:
+async def test_results_in_haste_of_a_new_epoch_have_everything_told(pulse: Pulse, redis: Redis) -> None:
     pulse.wake()
     redis.answer(runs=known("a"))
-    pulse.heed(b"grant s 20 a/main/1")
+    pulse.heed(b"grant s")
+    redis.answer(wanted=switching("a", 20))
     redis.answer(BeatReply("OK", epoch=2, results=["OK"]))
     assert redis.answer(BeatReply("OK", epoch=2, wanted=switching("a", 20)))["slices"]["s"]["fence"] == 20
     pulse.wake()
@@ -388,13 +396,3 @@ async def test_a_slice_with_broken_devices_does_not_hold_up_the_others(
         assert redis.answer(wanted={"broken": {}, "s": {}})["results"][0]["fence"] == fence
     said = [record.message for record in caplog.records if "broken" in record.message]
     assert said == ["slice broken: the device is gone"]
-
-
-async def test_a_hint_that_fails_is_no_end_of_hints(
-    pulse: Pulse, redis: Redis, rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pulse.wake()
-    redis.answer(runs=known("a"))
-    monkeypatch.setattr(rig.switcher, "expect", lambda wanted: 1 / 0)
-    pulse.heed(b"grant s 20 a/main/1")
-    assert redis.answer()["results"] == []
