@@ -10,11 +10,10 @@ from slicelock.errors import SlicelockError
 
 
 class OutputLost(SlicelockError):
-    """Standard output cannot be written. `unread`: because its reader has seen enough and is gone."""
+    """Standard output cannot be written."""
 
-    def __init__(self, error: OSError) -> None:
-        super().__init__(f"Standard output cannot be written: {error.strerror or error}.")
-        self.unread = isinstance(error, BrokenPipeError)
+    unread = False
+    """Because its reader has seen enough and is gone."""
 
 
 class Output(io.TextIOWrapper):
@@ -37,7 +36,9 @@ class Output(io.TextIOWrapper):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self.fileno())
         os.close(null)
-        return OutputLost(error)
+        lost = OutputLost(f"Standard output cannot be written: {error.strerror or error}.")
+        lost.unread = isinstance(error, BrokenPipeError)
+        return lost
 
 
 def prepare() -> None:

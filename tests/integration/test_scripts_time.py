@@ -361,6 +361,6 @@ def test_a_script_that_fails_takes_no_deadline_with_it(world: World, holder: Mem
     world.scripts.advance(LEASE_MS)
     world.scripts.jump(1)
     with pytest.raises(redis.ResponseError):
-        world.scripts.call("declare", ["other", "no JSON", "{}"])
+        world.scripts.call("renew", ["r1", "j", "p", "60000", "15000", "no JSON"])
     assert (holder.state, world.slice("a").state) == ("expired", "free")
     assert len(world.events("ended")) == 1
