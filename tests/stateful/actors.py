@@ -172,7 +172,8 @@ class Node:
                 ready(name, fence, outcome="FAILED", what="evict", reason="stuck", run=before)
             )
             return ""
-        if how == "later":
+        # What is there already needs no room.
+        if how == "later" and (before, shown.fence) != (wanted["run"], fence):
             facts = {"what": "later", "reason": "no room", "run": wanted["run"]}
             self.results.append(ready(name, fence, outcome="FAILED", **facts))
             return ""
