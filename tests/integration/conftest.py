@@ -32,6 +32,15 @@ def side(kind: type[Side], server: EmbeddedServer, pool: str) -> Iterator[Side]:
 
 
 @pytest.fixture
+def slices(world: World) -> None:
+    """`a` on n1, `b` on n1 and n2, settled; `p` without agents."""
+    world.declare("a", "n1")
+    world.declare("b", "n1", "n2")
+    world.declare("p")
+    world.serve()
+
+
+@pytest.fixture
 def n1(world: World) -> Agent:
     return world.agent("n1")
 

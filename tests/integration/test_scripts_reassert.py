@@ -10,14 +10,7 @@ from tests.support.world import LEASE_MS, Agent, Member, World, is_wanted
 
 PATIENCE_MS = 2_000
 
-
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    """`a` on n1, `b` on n1 and n2, settled; `p` without agents."""
-    world.declare("a", "n1")
-    world.declare("b", "n1", "n2")
-    world.declare("p")
-    world.serve()
+pytestmark = pytest.mark.usefixtures("slices")
 
 
 # ---------------------------------------------------------------- what Redis remembers wrongly

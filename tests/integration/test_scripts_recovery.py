@@ -8,14 +8,7 @@ import pytest
 
 from tests.support.world import LEASE_MS, Member, World
 
-
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    """`a` on n1, `b` on n1 and n2, settled; `p` without agents."""
-    world.declare("a", "n1")
-    world.declare("b", "n1", "n2")
-    world.declare("p")
-    world.serve()
+pytestmark = pytest.mark.usefixtures("slices")
 
 
 def hold(pair: tuple[Member, Member], *slices: str) -> None:
