@@ -151,7 +151,12 @@ class Pulse:
 
         def answered(reply: BeatReply | SlicelockError) -> None:
             self._under_way = False
-            self._again |= not self._act(name, switcher, reply)
+            try:
+                done = self._act(name, switcher, reply)
+            except Exception:
+                done = False
+                log.exception("a look's answer could not be dealt with")
+            self._again |= not done
             self._beat_if_possible()
 
         try:

@@ -121,6 +121,8 @@ async def test_any_other_hint_leads_to_a_beat(pulse: Pulse, redis: Redis, rig: R
         {"wanted": {"s": {"known": "0"}}},
         {"wanted": {}},
         {"wanted": {"s": {"run": "a", "state": "switching", "fence": "x", "known": "1"}}},
+        {"wanted": {"s": "nonsense"}},
+        {"wanted": "nonsense"},
     ],
 )
 async def test_what_a_look_cannot_do_is_left_to_a_beat(
