@@ -11,14 +11,14 @@
 --- @include "names"
 check_names(ARGV[1])
 --- @include "base"
-for node in pairs(cjson.decode(ARGV[2])) do check_names(node) end
+local by_node = cjson.decode(ARGV[2])
+for node in pairs(by_node) do check_names(node) end
 --- @include "begin"
 --- @include "in_use"
-local s, nodes = ARGV[1], cjson.decode(ARGV[2])
-local S = record('slice', s)
+local s, S = ARGV[1], record('slice', ARGV[1])
 
 local names, changes = {}, { settings = ARGV[3] }
-for node, devices in pairs(nodes) do
+for node, devices in pairs(by_node) do
   names[#names + 1] = node
   changes['devices:' .. node] = table.concat(devices, ' ')
 end
@@ -31,7 +31,7 @@ if same then return reply({ 'OK' }) end
 
 for _, other in ipairs(redis.call('SMEMBERS', key('slices'))) do
   for _, node in ipairs(names) do
-    for _, device in ipairs(other ~= s and nodes[node] or {}) do
+    for _, device in ipairs(other ~= s and by_node[node] or {}) do
       if contains((record('slice', other) or {})['devices:' .. node], device) then
         return reply({ 'OVERLAP', 'slice', other, 'reason', device .. ' of node ' .. node .. ' is in slice ' .. other })
       end

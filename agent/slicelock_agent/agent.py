@@ -41,7 +41,7 @@ LOOK_S = 1.0
 STOP_PATIENCE_S = 10.0
 GOODBYE_S = 1.0
 """For a last word to a Redis that may hang."""
-BEATS_MISSED = 2.5
+REST_BEATS = 2.5
 """After so many beats that have not come, this machine's agent of an earlier boot has ended."""
 
 
@@ -119,7 +119,7 @@ class Agent:
         await (self._store.open() if self._new else reached(self._store.open))
 
     async def _introduce(self, beat: Beat) -> None:
-        await introduce(self._store, beat, self._before, BEATS_MISSED * self._settings.beat)
+        await introduce(self._store, beat, self._before, REST_BEATS * self._settings.beat)
 
     async def _build(self) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()

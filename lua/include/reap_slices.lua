@@ -23,7 +23,8 @@ function on_due.retry(s)
 end
 
 function on_due.later(id)
-  if not record('request', id) then return end
+  local r = record('request', id)
+  if not r then return end
   write('request', id, { later = false })
-  for _, s in ipairs(words(record('request', id).slices)) do touched[s] = 0 end
+  for _, s in ipairs(words(r.slices)) do touched[s] = 0 end
 end
