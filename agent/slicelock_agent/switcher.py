@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from slicelock.errors import SlicelockError
@@ -38,6 +39,8 @@ log = logging.getLogger("slicelock_agent")
 ROOM_PATIENCE_S, ROOM_LOOK_S = 10.0, 0.25
 """How long a switch waits for memory that somebody else has, before its request goes back to its place."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+LOG_LATER_S = 0.01
+"""Before a result gets its log line: whoever waits for the turn needs the cores first."""
 ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
 """Steps that need no switch; the others end with the one result of their switch."""
 RELOADS = 5
@@ -320,7 +323,8 @@ class Switcher:
         self._said = Result(*facts, self._moved, self._bytes, seconds, steps, self._busy.taken())
         self._tell(self._said)
         known = self.at.registry.runs.get(self.wanted.run)
-        self._said.log(self.wanted.run, known.job if known else "")
+        log_line = partial(self._said.log, self.wanted.run, known.job if known else "")
+        asyncio.get_running_loop().call_later(LOG_LATER_S, log_line)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
         """Only a run whose page says that it is lost is told as lost."""
