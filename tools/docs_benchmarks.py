@@ -101,6 +101,8 @@ def driver(facts: Facts) -> str:
             for size in sizes]  # fmt: skip
     pieces = _of(told, "number_of_allocations")
     rows += [(f"{one['gib']} GiB in {one['pieces']} allocations", *_rates([one])) for one in pieces]
+    pages = {True: "huge pages allowed", False: "without huge pages"}
+    rows += [(f"{one['gib']} GiB, {pages[one['huge']]}", *_rates([one])) for one in _of(told, "huge_pages")]
     return table(("state", "out", "in"), rows)
 
 
