@@ -18,6 +18,8 @@ LATEST_MS = 253_402_000_000_000  # in the year 9999, the last that dates can tel
 LARGEST = 1e18  # what no figure here exceeds; whoever may write events may write anything
 KEPT = 100_000
 """Events that a pool's stream keeps at least (`EVENTS` of the scripts): one with fewer was never trimmed."""
+EVICTING = "evict"
+"""The phase of the empty turns that the mode `always-evict` takes in the name of a job: nobody's work."""
 GAP = "gap"
 """The type of an event that nobody wrote: its reader tells that entries before it are missing, and why."""
 

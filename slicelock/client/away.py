@@ -32,6 +32,9 @@ def away(*, phase: str = "away", timeout: float | None = None) -> Away:
     is raised once the turn is back. If it cannot be had again (`timeout`, in seconds of waiting), that is
     raised, and leaving the outer block does nothing. All members of a run must call it alike.
 
+    `phase` says what the time away is for, in the log (level `debug`) alone: nobody has a turn meanwhile, and
+    the next turn has the phase of the one that was left.
+
     Concurrent calls in one turn share the time away: the first to begin gives the turn up, the last to end
     takes the next one, and then all of them return.
     """

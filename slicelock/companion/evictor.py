@@ -9,6 +9,7 @@ from dataclasses import replace
 from slicelock.companion.inbox import ThreadInbox
 from slicelock.companion.launch import short_name
 from slicelock.errors import SlicelockError
+from slicelock.events import EVICTING
 from slicelock.protocol import Ledger, Part, Who, Wish, acquire, give_back
 from slicelock.store import Store
 
@@ -28,7 +29,7 @@ class Evictor:
     def ask(self, slices: tuple[str, ...], lane: str) -> None:
         """Return once the request is in the queue; a thread takes the turn and yields it at once."""
         asked = threading.Event()
-        part = Part(Wish(slices, lane, phase="evict"), self.who.run)
+        part = Part(Wish(slices, lane, phase=EVICTING), self.who.run)
         work = threading.Thread(target=self._take, args=(part, asked), name="slicelock-evictor", daemon=True)
         work.start()
         asked.wait(ASKED_S)

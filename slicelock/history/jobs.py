@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from slicelock import estimate
+from slicelock.events import EVICTING
 from slicelock.history.episodes import Switch, Turn, Wait
 from slicelock.history.fold import History
 from slicelock.history.savings import Savings
@@ -82,13 +83,16 @@ def job_figures(history: History, window: Window, devices: Mapping[str, int]) ->
 
 
 def _runs(history: History, window: Window) -> list[_Run]:
-    """All runs of which anything is in the window, with all that is known of them."""
+    """All runs of which anything is in the window, with all that is known of them; not those that only evict,
+    with which a job would seem to share."""
     runs: dict[str, _Run] = {}
     for wait in history.waits:
-        runs.setdefault(wait.run, _Run(wait.job)).waits.append(wait)
+        if wait.phase != EVICTING:
+            runs.setdefault(wait.run, _Run(wait.job)).waits.append(wait)
     for seen in history.slices.values():
         for turn in seen.turns:
-            runs.setdefault(turn.run, _Run(turn.job)).turns.append(turn)
+            if turn.phase != EVICTING:
+                runs.setdefault(turn.run, _Run(turn.job)).turns.append(turn)
         for switch in seen.switches:
             if switch.run in runs:
                 runs[switch.run].switches.append(switch)

@@ -185,6 +185,17 @@ def test_alone_in_the_pool_nothing_is_saved_and_nothing_lost() -> None:
     assert (figures.saved_gpu_hours, figures.jobs[0].slower) == (0.0, 0.0)
 
 
+def test_a_job_that_always_evicts_shares_with_nobody() -> None:
+    told = Story()
+    for k in (1, 2):
+        told.at(10 * k).turn("a", k, held=4)
+        told.switching("a", k, run="a-1.evict-0", phase="evict")
+        told.at(10 * k + 6).turn("a", k, held=1, waited=3, run="a-1.evict-0", phase="evict")
+    [a] = report(told.history()).jobs
+    assert (a.runs, a.turns, a.phases, a.switches) == (1, 2, {"(no phase)": 8.0}, 0)
+    assert (a.wait_max_s, a.now_s, a.saved_gpu_hours, a.slower) == (0.0, 14.0, 0.0, 0.0)
+
+
 # ---------------------------------------------------------------- the report as a whole
 
 
