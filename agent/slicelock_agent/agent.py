@@ -247,13 +247,8 @@ class Agent:
             await asyncio.sleep(HOUSEKEEPING_S)
             assert self._registry is not None
             self._registry.look_again()
-            for name in list(self._pulse.unknown):
-                try:
-                    await self._declarer.declare(name)
-                    log.info("slice %s was not known any more; it is declared again", name)
-                    self._pulse.wake()
-                except SlicelockError as failure:
-                    log.warning("%s", failure)
+            if await self._declarer.declare_again(set(self._pulse.unknown)):
+                self._pulse.wake()
 
     async def _read_devices(self) -> None:
         """What people see of memory and use. On a thread: a driver that is ill may take its time."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from slicelock.errors import ConfigurationError
+from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.model import Picture, SliceView
 from slicelock.wire import Declare, DeclareReply, Status
 from slicelock_agent.store import Runner
+
+log = logging.getLogger("slicelock_agent")
 
 Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
 """A slice's nodes with their devices, and its settings."""
@@ -31,6 +34,7 @@ class Declarer:
         self._store, self._pool, self._node, self._slices = store, pool, node, slices
         self._given = slices if given is None else given
         self._plans: dict[str, Plan] = {}
+        self._told: dict[str, str] = {}  # why a slice cannot be declared again: said once, until it changes
 
     async def check(self, name: str) -> None:
         """Find out whether `declare` would be refused, as far as that can be known; changes nothing."""
@@ -50,6 +54,19 @@ class Declarer:
             await self._send(name, {self._node: list(devices)}, view.settings)
         else:
             self._plans[name] = ({node: list(those) for node, those in view.nodes.items()}, view.settings)
+
+    async def declare_again(self, lost: Collection[str]) -> bool:
+        """Declare what Redis knows no more, and log it; why one cannot be, too. Whether any was declared."""
+        before, self._told = self._told, {}
+        for name in sorted(lost):
+            try:
+                await self.declare(name)
+                log.info("slice %s was not known any more; it is declared again", name)
+            except SlicelockError as failure:
+                self._told[name] = str(failure)
+                if before.get(name) != self._told[name]:
+                    log.warning("%s", failure)
+        return len(self._told) < len(lost)
 
     def _has_its_devices(self, name: str, view: SliceView) -> bool:
         """Whether it is declared with this node's devices, by their lasting names or as they were given."""

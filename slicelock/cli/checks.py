@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from slicelock.events import Event
 from slicelock.findings import Finding, Severity, finding
@@ -43,10 +43,13 @@ def pool(seen: Picture, ours: str) -> Iterator[Finding]:
         Severity.WARNING,
         meaning="There is nothing to take turns on.",
     )
+    alive = {node.name for node in seen.nodes if heard(node)}
     for one in seen.slices:
-        yield from conditions(one)
+        yield from conditions(one, alive)
     for node in seen.nodes:
         yield agent(node)
+        if heard(node) and not node.slices:
+            yield idle(node, seen.slices)
     yield from versions(seen, ours)
 
 
@@ -66,8 +69,8 @@ def versions(seen: Picture, ours: str) -> Iterator[Finding]:
     )
 
 
-def conditions(one: SliceView) -> Iterator[Finding]:
-    """What keeps a slice from changing hands."""
+def conditions(one: SliceView, alive: Collection[str]) -> Iterator[Finding]:
+    """What keeps a slice from changing hands. `alive`: the nodes whose agents are heard of."""
     check = f"slice {one.name}"
     for node, why in sorted(one.troubles.items()):
         yield Finding(
@@ -90,19 +93,51 @@ def conditions(one: SliceView) -> Iterator[Finding]:
             check,
             Severity.WARNING,
             "settling: its nodes have not all reported since it or Redis began",
-            f"Start the agents of {', '.join(sorted(one.nodes))}." if one.nodes else "It takes one lease.",
+            _settles_when(one, alive),
             "Nothing starts before it is known what is on the devices.",
         )
+
+
+def _settles_when(one: SliceView, alive: Collection[str]) -> str:
+    if not one.nodes:
+        return "It takes one lease."
+    if away := sorted(set(one.nodes).difference(alive)):
+        return f"Start the agents of {', '.join(away)}."
+    return f"The agents of {', '.join(sorted(one.nodes))} are heard of: look into their logs if it lasts."
+
+
+def heard(node: NodeView) -> bool:
+    """Whether a node's agent is heard of at present."""
+    return node.beat_age_ms >= 0 and not node.silent
+
+
+def idle(node: NodeView, slices: Sequence[SliceView]) -> Finding:
+    """An agent lives and the pool has no slice for it: what it serves is declared without its node.
+
+    Redis keeps no more of such an agent, so one that has lost only some of its slices is not found.
+    """
+    plain = [one.name for one in slices if not one.nodes]
+    which = plain[0] if len(plain) == 1 else "NAME"
+    return Finding(
+        f"agent {node.name}",
+        Severity.WARNING,
+        f"no slice is declared with node {node.name}, though its agent is alive",
+        f"If it serves {' or '.join(plain)}, forget that slice, and the agent declares it with its devices: "
+        f"slicelock slice forget {which}"
+        if plain
+        else "Its log says why; declare its slice with this node too, or stop the agent.",
+        "Turns on its devices are granted without it, or not at all.",
+    )
 
 
 def agent(node: NodeView) -> Finding:
     """Whether a node's agent is alive."""
     never = node.beat_age_ms < 0
-    heard = "never heard of" if never else f"{node.version}, heard {duration(node.beat_age_ms)} ago"
+    told = "never heard of" if never else f"{node.version}, heard {duration(node.beat_age_ms)} ago"
     return finding(
         f"agent {node.name}",
-        never or node.silent,
-        heard,
+        not heard(node),
+        told,
         f"Start slicelock-agent there, or forget the node: slicelock slice forget --node {node.name}.",
         meaning="Its slices are blocked.",
     )

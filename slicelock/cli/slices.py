@@ -12,6 +12,8 @@ from slicelock.cli.app import Commands, app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.model import SliceView
+from slicelock.settings import StoreSettings
+from slicelock.store.sync import Store
 from slicelock.wire import Declare, Forget
 
 group = Commands(help="Declare, forget and list slices.", epilog="Example: slicelock slice list")
@@ -23,7 +25,15 @@ Nodes = Annotated[
         "--node",
         metavar="NODE=DEVICES",
         help="A node of the slice and its devices there, separated by commas. Repeat it for each node; "
-        "without one the slice is agentless: a plain lease for something that has no device state.",
+        "a new slice without one is agentless.",
+    ),
+]
+Agentless = Annotated[
+    bool,
+    typer.Option(
+        "--agentless",
+        help="The slice has no nodes: a plain lease for something that has no device state. "
+        "Also takes a slice's nodes away, so that turns begin without its agents.",
     ),
 ]
 IsNode = Annotated[bool, typer.Option("--node", help="NAME is a node that is gone for good, not a slice.")]
@@ -45,17 +55,35 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
     return nodes
 
 
+def keep_nodes(name: str, store: Store, settings: StoreSettings) -> None:
+    """Refused if the slice has nodes: whoever forgets to repeat them does not mean to lose its agents."""
+    for one in look(store, settings).slices:
+        if one.name == name and one.nodes:
+            again = " ".join(f"--node {node}={','.join(devices)}" for node, devices in one.nodes.items())
+            raise refused(
+                f"Slice {name} was not changed",
+                f"it has nodes ({render.devices(one.nodes)}), whose agents would serve it no more",
+                f"Repeat them ({again}), or take them away with --agentless.",
+            )
+
+
 @group.command(epilog="Example: slicelock slice declare trainers --node gpu-1=0,1,2,3 --node gpu-2=0,1,2,3")
 def declare(
     name: options.SliceName,
+    *,
     node: Nodes = None,
+    agentless: Agentless = False,
     setting: slice_settings.Option = None,
     pool: options.Pool = None,
     debug: options.Debug = False,
 ) -> None:
     """Declare a slice, or change one that is not in use."""
     nodes, settings = devices_by_node(node or []), slice_settings.read(setting or [])
-    with connected(pool) as (store, _):
+    if nodes and agentless:
+        raise typer.BadParameter("An agentless slice has no --node.", param_hint="--agentless")
+    with connected(pool) as (store, connection):
+        if not (nodes or agentless):
+            keep_nodes(name, store, connection)
         reply = store.run(Declare(name, nodes, settings))
     if reply.outcome == "OVERLAP":
         raise refused(

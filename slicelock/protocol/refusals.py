@@ -41,7 +41,10 @@ def named(part: Part) -> str:
     return f"{' '.join(part.wish.slices)} (run {part.run}, turn {part.k} of lane {part.lane}{phase})"
 
 
-_DECLARE = "Check its name, or declare it with `slicelock slice declare`."
+_DECLARE = (
+    "Check its name with `slicelock slice list`, or start the agent that has its devices. "
+    "A plain lease, without devices: slicelock slice declare NAME --agentless."
+)
 _ALIKE = "All members of a run take the same turns in the same order."
 _TAKEN = "Give each process its own SLICELOCK_MEMBER, or another launch its own SLICELOCK_RUN."
 _ANEW = "Start the job anew from its last checkpoint, as another run."

@@ -89,9 +89,28 @@ def test_what_is_wrong_with_a_pool() -> None:
     assert found(*checks.pool(replace(PICTURE, slices=(), nodes=()), OURS)) == {"slices": Severity.WARNING}
 
 
+def test_an_agent_whose_slice_was_taken_from_it_is_named_with_the_remedy() -> None:
+    plain, idle = replace(SLICE, nodes={}), replace(NODE, slices=())
+    bad = [one for one in checks.pool(replace(PICTURE, slices=(plain,), nodes=(idle,)), OURS) if one.remedy]
+    assert [(one.check, one.severity) for one in bad] == [(f"agent {NODE.name}", Severity.WARNING)]
+    assert NODE.name in bad[0].found and f"slicelock slice forget {SLICE.name}" in bad[0].remedy
+    silent = replace(idle, silent=True)
+    assert found(*checks.pool(replace(PICTURE, slices=(plain,), nodes=(silent,)), OURS)) == {
+        f"agent {NODE.name}": Severity.CRITICAL
+    }
+
+
+def test_agents_that_are_alive_need_not_be_started() -> None:
+    settling = replace(SLICE, nodes={"gpu1": ("0",), "gpu2": ("0",)}, settling=True)
+    [one] = checks.conditions(settling, {"gpu1"})
+    assert one.remedy == "Start the agents of gpu2."
+    [one] = checks.conditions(settling, {"gpu1", "gpu2"})
+    assert "Start" not in one.remedy
+
+
 def test_a_blocked_slice_is_a_failure() -> None:
     ill = replace(SLICE, blocked={"gpu1": {"kind": "evict", "reason": "run r2 cannot be evicted"}})
-    assert found(*checks.conditions(ill)) == {"slice trainers": Severity.CRITICAL}
+    assert found(*checks.conditions(ill, {"gpu1"})) == {"slice trainers": Severity.CRITICAL}
 
 
 def test_on_a_live_server(call: Call, slicelock_env: dict[str, str], client: redis.Redis, pool: str) -> None:

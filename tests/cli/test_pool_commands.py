@@ -63,6 +63,23 @@ def test_declaring_again_is_harmless(call: Call) -> None:
         assert call("slice", "declare", "lic").code == ExitCode.DONE
 
 
+def test_nodes_are_not_taken_away_by_leaving_them_out(call: Call) -> None:
+    call("slice", "declare", "web", "--node", "gpu1=0,1", "--node", "gpu2=0")
+    ended = call("slice", "declare", "web", "--set", "zero_residue=yes")
+    assert ended.code == ExitCode.OTHER
+    assert "Slice web was not changed: it has nodes (gpu1: 0 1, gpu2: 0)" in ended.complaint
+    assert "--node gpu1=0,1 --node gpu2=0" in ended.complaint and "--agentless" in ended.complaint
+    assert call("slice", "declare", "web", "--agentless").code == ExitCode.DONE
+    assert json.loads(call("slice", "list", "--json").out)["slices"][0]["nodes"] == {}
+    assert call("slice", "declare", "web").code == ExitCode.DONE
+    assert call("slice", "declare", "new", "--agentless").code == ExitCode.DONE
+
+
+def test_an_agentless_slice_has_no_nodes(call: Call) -> None:
+    ended = call("slice", "declare", "web", "--agentless", "--node", "gpu1=0")
+    assert ended.code == ExitCode.USAGE and "--agentless" in ended.complaint
+
+
 def test_a_device_belongs_to_one_slice(call: Call) -> None:
     call("slice", "declare", "web", "--node", "gpu1=0,1")
     ended = call("slice", "declare", "other", "--node", "gpu1=1")
