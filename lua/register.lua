@@ -7,14 +7,14 @@
 -- ARGV[5] slices (list)
 -- ARGV[6] hooks (JSON list)
 -- ARGV[7] gone (1 or 0)
--- OK done: lanes, job
+-- OK done, or not done: the identity is no identity, or an agent has seen that process end: lanes
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the process is the key; its facts are replaced.
 --- @include "names"
 check_names(ARGV[1])
 --- @include "base"
 --- @include "begin"
-local run, process, nothing = ARGV[1], ARGV[3], { 'OK', 'lanes', '{}', 'job', ARGV[2] }
+local run, process, nothing = ARGV[1], ARGV[3], { 'OK', 'lanes', '{}' }
 if #process > 200 or not string.match(process, '^[%w:._-]+$') then return reply(nothing) end   -- keys are made of it
 local name = run .. '/' .. process
 if record('gone', name) then return reply(nothing) end
@@ -44,4 +44,4 @@ for field, k in pairs(record('run', run)) do
     lanes[lane] = { k = k, state = r.state, joined = words(r.joined) }
   end
 end
-return reply({ 'OK', 'lanes', cjson.encode(lanes), 'job', ARGV[2] })
+return reply({ 'OK', 'lanes', cjson.encode(lanes) })

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @cache
 def boot_id() -> str:
-    """This machine's boot id, the same inside containers; short, since it only tells boots apart."""
+    """This machine's boot id, the same inside containers: 32 hex digits."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
 
 

@@ -20,9 +20,10 @@ from slicelock.logs import LogFormat, LogLevel
 PREFIX = "SLICELOCK_"
 FILE = Path(".env")
 WAYS = ("hooks", "cuda", "kill")
-"""All ways to evict a run, the gentlest first."""
+"""All ways to evict a run, the gentlest first. `cuda`: from outside, whatever the device, so that
+for simulated ones it is the simulation's own way."""
 LONGEST_SILENCE_S = 60.0
-"""As `beat.lua` has it."""
+"""As `MAX_SILENT` in `lua/include/limits.lua` (in ms there)."""
 
 
 class Mode(StrEnum):
@@ -332,8 +333,8 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     hook_deadline: Annotated[float, Field(gt=0)] = 120.0
     """Seconds that a process has to run its hooks before the next way is tried."""
     fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
-    """What may move a run's state off a device, in order: `hooks`, `cuda`, `kill`, separated by commas.
-    `kill` must be asked for."""
+    """What may move a run's state off a device, in order: `hooks`, `cuda` (from outside, whatever
+    the device: the driver, or the simulation), `kill`, separated by commas. `kill` must be asked for."""
     cuda_checkpoint: Path | None = None
     """The program `cuda-checkpoint`, to save and restore GPU processes with it. Default: the driver is called
     directly, through `cuda-bindings`."""

@@ -104,7 +104,7 @@ class Renew(Command[RenewReply]):
 @dataclass(frozen=True, slots=True)
 class YieldReply(Reply):
     """`waiters`: how many requests wait for the slices given back. LOST carries `ended` (the request's
-    outcome) and `reason`."""
+    outcome), `reason`, and `state_saved`: whether all its nodes still have the run's device state."""
 
     waiters: int = 0
     ended: str = ""
@@ -145,11 +145,9 @@ class Cancel(Command[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class RegisterReply(Reply):
-    """`lanes`: {lane: {k, state, joined [members]}}, the newest turn of each lane of the run. `job`: the
-    name the run is known by."""
+    """`lanes`: {lane: {k, state, joined [members]}}, the newest turn of each lane of the run."""
 
     lanes: Json = field(default_factory=dict[str, Any])
-    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

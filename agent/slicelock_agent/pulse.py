@@ -1,4 +1,4 @@
-"""The agent's beats: each second, at each hint, and at once with everything new."""
+"""The agent's beats: every `SLICELOCK_BEAT` seconds, at each hint, and at once with everything new."""
 
 from __future__ import annotations
 

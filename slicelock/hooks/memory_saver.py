@@ -156,7 +156,7 @@ class Book:
         """As the saver's own. SlicelockError, not the process's end, when something of it is paused."""
         with self._lock:
             owners = self._owners(tag)
-            if held := [ours for ours in owners if ours is not None]:
+            if held := [owner for owner in owners if owner is not None]:
                 raise _refused("pause", tag, "something is paused already", any(held))
             self._pause(tag)
             self._note(tag, ours)

@@ -271,9 +271,8 @@ def test_a_process_that_starts_anew_learns_where_its_run_is(
     assert (lanes["main"]["state"], lanes["main"]["joined"]) == ("gathering", ["0"])
 
 
-def test_register_tells_the_name_a_run_is_known_by(world: World) -> None:
-    reply = world.member("r1").register("a")
-    assert (reply.job, reply.lanes) == ("job-r1", {})
+def test_register_knows_no_lanes_of_a_run_without_turns(world: World) -> None:
+    assert world.member("r1").register("a").lanes == {}
 
 
 def test_a_process_that_says_it_is_gone_ends_its_part(world: World, pair: tuple[Member, Member]) -> None:

@@ -69,6 +69,23 @@ def test_records_of_processes_that_have_ended_are_forgotten(tmp_path: Path) -> N
     assert [has_ended(str(one)) for one in (ME, gone, far, old)] == [False, True, False, True]
 
 
+@pytest.mark.parametrize(
+    ("failure", "ended"), [(ProcessLookupError, True), (PermissionError, False), (OSError, False)]
+)
+def test_a_process_that_cannot_be_read_has_not_ended(
+    monkeypatch: pytest.MonkeyPatch, failure: type[OSError], ended: bool
+) -> None:
+    real = ProcessIdentity.of
+
+    def of(pid: int | str = "self") -> ProcessIdentity:
+        if pid == "self":
+            return real()
+        raise failure
+
+    monkeypatch.setattr(ProcessIdentity, "of", of)
+    assert has_ended(str(ME)) is ended
+
+
 # ---------------------------------------------------------------- the backend
 
 

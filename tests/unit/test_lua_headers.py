@@ -55,6 +55,19 @@ def test_every_script_has_a_command_and_every_command_a_script() -> None:
     assert {path.stem for path in lua_root().glob("*.lua")} == {command.script for command in wire.COMMANDS}
 
 
+def test_the_readme_says_of_every_include_where_it_belongs() -> None:
+    rows = [line for line in (lua_root() / "README.md").read_text().splitlines() if line.startswith("|")]
+    table = rows[rows.index("| about | files |") + 2 :]
+    named = [name for row in table for name in re.findall(r"`(\w+…?)`", row)]
+    there = [path.stem for path in (lua_root() / "include").glob("*.lua")]
+
+    def covers(name: str, stem: str) -> bool:
+        return stem.startswith(name.removesuffix("…")) if name.endswith("…") else stem == name
+
+    assert [stem for stem in there if not any(covers(name, stem) for name in named)] == []
+    assert [name for name in named if not any(covers(name, stem) for stem in there)] == []
+
+
 @BY_SCRIPT
 def test_begins_with_one_sentence(command: type[wire.Command]) -> None:
     sentence = read(path_of(command)).sentence

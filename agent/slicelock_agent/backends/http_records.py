@@ -49,11 +49,13 @@ class ServerRecords:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process of this namespace is gone; of those in others nothing is known here."""
+    """Whether a process of this namespace is gone; of others, and where it cannot be told, it is not."""
     try:
         identity, mine = ProcessIdentity.parse(process), ProcessIdentity.of()
         if (identity.boot, identity.namespace) != (mine.boot, mine.namespace):
             return identity.boot != mine.boot
         return ProcessIdentity.of(identity.pid) != identity
-    except (ValueError, OSError):
+    except (ValueError, ProcessLookupError):
         return True
+    except OSError:
+        return False

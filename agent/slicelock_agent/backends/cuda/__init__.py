@@ -2,7 +2,8 @@
 
 - `helper.py` calls the driver, in processes of its own; `helpers.py` keeps and ends them.
 - `verbs.py` makes one call on all processes of a run together; `answers.py` says what the answers mean.
-- `discovery.py` finds the processes, `memory.py` measures, `preflight.py` refuses, `records.py` remembers.
+- `discovery.py` finds the processes, `census.py` those that use CUDA, `stuck.py` those that wait in it.
+- `memory.py` measures GPUs, `host.py` control groups; `preflight.py` refuses, `records.py` remembers.
 - `backend.py` puts them together as what the agent asks of an accelerator.
 """
 

@@ -67,13 +67,7 @@ class Answer:
 
 def state_of(answer: Answer) -> State:
     """The state that an answer to `state` tells. A state that is new to us, or none at all, is UNKNOWN."""
-    match answer.code:
-        case 0:
-            known = str(answer.value).strip().lower()
-            return State(known) if known in tuple(State) else State.UNKNOWN
-        case -1:
-            return State.GONE
-        case 3:
-            return State.NOT_CUDA
-        case _:
-            return State.UNKNOWN
+    if answer.code == OK:
+        known = str(answer.value).strip().lower()
+        return State(known) if known in tuple(State) else State.UNKNOWN
+    return {GONE: State.GONE, NOT_CUDA: State.NOT_CUDA}.get(answer.code, State.UNKNOWN)

@@ -180,7 +180,7 @@ class CudaBackend:
             return Truth.UNKNOWN
         if State.SAVED in here:
             return Truth.SAVED if here == {State.SAVED} else Truth.PARTIAL
-        if here or any(target for target in self._processes(subject)):
+        if here or self._processes(subject):
             return Truth.LOADED
         return Truth.LOST if states or saved else Truth.ABSENT
 
