@@ -4,15 +4,16 @@
 -- ARGV[2] name (name)
 -- OK it is not known any more
 -- IN_USE it is in use: reason
--- NO_SUCH_SLICE there is none of that name
+-- NO_SUCH_SLICE there is no slice of that name
+-- NO_SUCH_NODE there is no node of that name
 -- SCHEMA the pool belongs to another version: found, expected
--- Idempotent: what is not known is NO_SUCH_SLICE.
+-- Idempotent: what is not known is NO_SUCH_SLICE or NO_SUCH_NODE.
 --- @include "base"
 --- @include "begin"
 --- @include "in_use"
 local kind, name = ARGV[1], ARGV[2]
 local it = record(kind, name)
-if not it then return reply({ 'NO_SUCH_SLICE' }) end
+if not it then return reply({ kind == 'node' and 'NO_SUCH_NODE' or 'NO_SUCH_SLICE' }) end
 
 if kind == 'node' then
   if it.slices then return reply({ 'IN_USE', 'reason', 'slices ' .. it.slices .. ' have it' }) end

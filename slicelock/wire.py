@@ -290,7 +290,7 @@ class Forget(Command[Reply]):
     """Forget a slice that is not in use, or a node that has none."""
 
     script: ClassVar[str] = "forget"
-    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE NO_SUCH_SLICE")
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE NO_SUCH_SLICE NO_SUCH_NODE")
     reply: ClassVar[type[Reply]] = Reply
 
     kind: str

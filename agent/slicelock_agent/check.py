@@ -19,7 +19,7 @@ from slicelock.settings import AgentSettings
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.discovery import Process, described, environment, identified
 from slicelock_agent.backends.cuda.helpers import Helpers
-from slicelock_agent.backends.cuda.host import refusal as group_refusal
+from slicelock_agent.backends.cuda.host import group_refusal
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.nvml import Gpu, Gpus, Nvml
 

@@ -62,7 +62,7 @@ async def introduce(store: Runner, beat: Beat, before: Collection[str] = (), res
     while (reply := await reached(lambda: store.run(beat))).outcome == "OTHER":
         watch.see(reply)
         if watch.newer >= NEWER:
-            raise other(beat.node, beat.agent, reply)
+            raise other_agent_error(beat.node, beat.agent, reply)
         if reply.by.partition("@")[0] in before and reply.heard_ms > rest_s * 1000:
             log.info("node %s: this machine was started anew since its last beat", beat.node)
             await reached(lambda by=reply.by: store.run(goodbye(beat.node, by)))
@@ -91,7 +91,7 @@ async def reached(call: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(AGAIN_S)
 
 
-def other(node: str, mine: str, reply: BeatReply) -> ConfigurationError:
+def other_agent_error(node: str, mine: str, reply: BeatReply) -> ConfigurationError:
     """What an agent is told whose node another one serves."""
     return ConfigurationError(
         f"Node {node} is served by another agent, on {named(reply.by)}, heard {reply.heard_ms / 1000:.1f} s "

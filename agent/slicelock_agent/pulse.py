@@ -12,7 +12,7 @@ from typing import Any, cast
 from slicelock.errors import SlicelockError
 from slicelock.store import Outage
 from slicelock.wire import Beat, BeatReply, Look, Results
-from slicelock_agent.introducing import other
+from slicelock_agent.introducing import other_agent_error
 from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.reconcile import Wanted
@@ -194,7 +194,7 @@ class Pulse:
 
         def answered(reply: BeatReply | SlicelockError) -> None:
             if isinstance(reply, BeatReply) and reply.outcome == "OTHER":
-                reply = other(self.facts.node, self.facts.agent, reply)
+                reply = other_agent_error(self.facts.node, self.facts.agent, reply)
             self._hear(reply, results, exits, None if haste else regular)
             if isinstance(reply, SlicelockError):
                 self._listener.failed()

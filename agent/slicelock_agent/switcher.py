@@ -225,7 +225,7 @@ class Switcher:
                 log.warning("slice %s: wiping what was written outside any turn", self.at.name)
                 await self.at.accelerator.wipe(self.at.devices)
             case Step.EVICT:
-                await self._exchange(action)
+                await self._evict(action)
             case Step.RESTORE | Step.ADMIT if why := await self._lacks_room(action):
                 self._later(f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
@@ -247,7 +247,7 @@ class Switcher:
             await asyncio.sleep(ROOM_LOOK_S)
         return why
 
-    async def _exchange(self, action: Action) -> None:
+    async def _evict(self, action: Action) -> None:
         """Evict a run, and bring the wanted one back meanwhile: beside it, or into what it frees."""
         wanted = self.wanted
         other = wanted.run != action.run
@@ -256,7 +256,7 @@ class Switcher:
         back = arrival.Arrival(self.at, wanted.run, wanted.fence, layout) if beside or layout else None
         left = Outcome(False)
         try:
-            left = await self._evict(action.run, layout)
+            left = await self._attempt_eviction(action.run, layout)
         finally:
             came = await back.end(cleared=left.done) if back else Outcome(True)
             if layout:
@@ -265,7 +265,7 @@ class Switcher:
         if came.done:
             self._settle(action, left)
 
-    async def _evict(self, run: str, layout: Layout | None) -> Outcome:
+    async def _attempt_eviction(self, run: str, layout: Layout | None) -> Outcome:
         ways = self.wanted.ways or self.at.ways
         empties = self.at.empties(self.wanted)
         eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties, layout=layout)

@@ -107,11 +107,9 @@ def forget(
     with connected(pool) as (store, settings):
         reply = store.run(Forget(kind, name))
     if reply.outcome == "NO_SUCH_SLICE":
-        raise (
-            refused(f"Node {name} was not forgotten", "there is none", "See `slicelock status`.")
-            if node
-            else unknown(name, settings)
-        )
+        raise unknown(name, settings)
+    if reply.outcome == "NO_SUCH_NODE":
+        raise refused(f"Node {name} was not forgotten", "there is none", "See `slicelock status`.")
     if reply.outcome == "IN_USE":
         raise refused(
             f"{kind.capitalize()} {name} was not forgotten", reply.reason, "Try again when it is free."

@@ -25,7 +25,7 @@ def refuse_generator(func: Callable[..., Any], what: str) -> None:
         )
 
 
-def told(turn: BaseTurn, failure: BaseException | None) -> None:
+def raise_loss(turn: BaseTurn, failure: BaseException | None) -> None:
     """Leaving the block of a lost turn raises its loss, or adds it to what the body raised already."""
     if (loss := turn.loss) is None or loss is failure:
         return
@@ -57,9 +57,9 @@ class TurnBlock:
         if turn.over:
             return
         if turn.loss is None:
-            with suppress(LeaseLost):  # the yield may learn of it; then it is told as any other
+            with suppress(LeaseLost):  # the yield may learn of it; then it is raised as any other
                 turn.yield_()
-        told(turn, failure)
+        raise_loss(turn, failure)
 
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: each call takes a turn and yields it. A coroutine function waits as one."""
@@ -99,7 +99,7 @@ class AsyncTurnBlock:
         if turn.loss is None:
             with suppress(LeaseLost):
                 await turn.yield_()
-        told(turn, failure)
+        raise_loss(turn, failure)
 
     def __call__(self, func: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate a coroutine function: each call takes a turn and yields it."""

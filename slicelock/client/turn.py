@@ -168,8 +168,9 @@ class BaseTurn(ABC):
         if self._ground.observer and self._held:
             self._ground.observer.meter.leave(self.phase, self._since, time.monotonic())
 
-    def _to_give(self, slices: tuple[str, ...]) -> tuple[str, ...]:
-        """The slices for the yield call, none for the whole turn; TurnError when there is nothing."""
+    def _let_go(self, slices: tuple[str, ...]) -> tuple[str, ...]:
+        """Have them no more here; what the yield call names: none for the whole turn. TurnError when there is
+        nothing to yield."""
         if not self._held:
             raise TurnError(f"There is no turn on {named(self._part)} to yield.", advice=ANEW)
         if slices and (unknown := set(slices).difference(self._part.slices_left)):
@@ -181,13 +182,13 @@ class BaseTurn(ABC):
             self._held = False
             self._end_trace(None)
             return ()
+        if self._ground.party is None:  # else the ledger notes it, with the call
+            self._part.given_back += tuple(sorted(slices))
         return tuple(sorted(slices))
 
-    def _payee(self, given: tuple[str, ...]) -> Party | None:
-        """Whose turn it is to yield; none when nothing is shared, or when it is a parent process's."""
+    def _party_to_tell(self) -> Party | None:
+        """Who tells Redis of a yield; none when nothing is shared, or when it is a parent process's turn."""
         party = self._ground.party
-        if party is None:
-            self._part.given_back += given
         return None if party is None or party.foreign else party
 
     def _interrupted(self, failure: BaseException) -> None:
@@ -245,8 +246,8 @@ class Turn(BaseTurn):
             self._held = False
             raise self._part.loss
         try:
-            given = self._to_give(slices)
-            if (party := self._payee(given)) is None:
+            given = self._let_go(slices)
+            if (party := self._party_to_tell()) is None:
                 return 0
             if party.evictor and not given:
                 party.evictor.ask(self._part.slices_left, self._part.lane)
@@ -314,8 +315,8 @@ class AsyncTurn(BaseTurn):
             self._held = False
             raise self._part.loss
         try:
-            given = self._to_give(slices)
-            if (party := self._payee(given)) is None:
+            given = self._let_go(slices)
+            if (party := self._party_to_tell()) is None:
                 return 0
             if party.evictor and not given:
                 await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from slicelock_agent.backends.cuda.discovery import identified
-from slicelock_agent.backends.cuda.host import refusal
+from slicelock_agent.backends.cuda.host import group_refusal
 
 from slicelock.bench.swap_driver import Driver
 from slicelock.bench.swap_stage import Actor
@@ -128,7 +128,7 @@ def test_a_control_group_without_room_is_refused_and_what_happens_otherwise(
     (group / "memory.max").write_text(str(int((group / "memory.current").read_text()) + 2 * GIB))
     process = identified(actor.pid)
     assert process is not None
-    why = refusal({process: 4 * GIB})
+    why = group_refusal({process: 4 * GIB})
     assert "the memory limit of" in why
     assert actor.ask("checksum") == before
     codes = [driver.call(actor.pid, what)["code"] for what in ("lock", "save")]

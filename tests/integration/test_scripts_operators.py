@@ -193,7 +193,7 @@ def test_a_node_with_slices_is_in_use(world: World) -> None:
     reply = forget(world, "n1", "node")
     assert reply.outcome == "IN_USE"
     assert "a" in reply.reason
-    assert forget(world, "nowhere", "node").outcome == "NO_SUCH_SLICE"
+    assert forget(world, "nowhere", "node").outcome == "NO_SUCH_NODE"
     assert world.dump() == before
 
 

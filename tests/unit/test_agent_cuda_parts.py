@@ -187,8 +187,8 @@ def test_the_limit_of_every_control_group_above_counts(
         (group / "memory.current").write_text(str(4 * GIB))
         (group / "memory.stat").write_text(f"inactive_file {GIB}\n")
     one, two = Process(1, 1), Process(2, 1)
-    assert host.refusal({one: 4 * GIB, two: 3 * GIB}, tmp_path) == ""
-    why = host.refusal({one: 4 * GIB, two: 4 * GIB}, tmp_path)
+    assert host.group_refusal({one: 4 * GIB, two: 3 * GIB}, tmp_path) == ""
+    why = host.group_refusal({one: 4 * GIB, two: 4 * GIB}, tmp_path)
     assert why == f"the memory limit of {inner.parent} leaves 7.00 GiB, 8.00 GiB are needed"
 
 

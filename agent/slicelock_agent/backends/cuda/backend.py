@@ -17,7 +17,7 @@ from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
 from slicelock_agent.backends.cuda.census import Census
 from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
-from slicelock_agent.backends.cuda.host import refusal as host_refusal
+from slicelock_agent.backends.cuda.host import group_refusal
 from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.stuck import waits_in
@@ -216,7 +216,7 @@ class CudaBackend:
             return Report(failures=unclear)
         open_ = [one for one, state in states.items() if state in (State.LOCKED, State.RUNNING)]
         sizes = self._memory.sizes(open_, subject.devices)
-        if why := host_refusal({one: _host(size) for one, size in sizes.items()}):
+        if why := group_refusal({one: _host(size) for one, size in sizes.items()}):
             return Report(failures={f"run {subject.run}": why})
         self._records.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
         end = Deadline.after(deadline)
@@ -276,7 +276,7 @@ class CudaBackend:
             why
             or preflight.of_run(users, self._on(users, subject.devices))
             or self._elsewhere(users, subject)
-            or host_refusal({one: _host(size) for one, size in sizes.items()})
+            or group_refusal({one: _host(size) for one, size in sizes.items()})
             or _standing(users)
         )
 

@@ -9,7 +9,7 @@ from slicelock.host_memory import groups_of, refusal_by_groups
 from slicelock_agent.backends.cuda.discovery import GROUPS, Process
 
 
-def refusal(sizes: Mapping[Process, int], root: Path = GROUPS) -> str:
+def group_refusal(sizes: Mapping[Process, int], root: Path = GROUPS) -> str:
     """Why these processes may not get so many bytes more; empty when they may.
 
     The driver keeps a process's saved state in that process, so its control groups' limits count, up to the
