@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from slicelock_agent.backends.cuda.answers import BROKEN, GONE, HUNG
+from slicelock_agent.backends.cuda.answers import BROKEN, GONE, HUNG, UNCLEAR
 from slicelock_agent.backends.cuda.discovery import Process, identified
 from slicelock_agent.backends.cuda.helper import Program
 from slicelock_agent.backends.cuda.helpers import IDLE_KEPT, Helpers
@@ -19,6 +19,7 @@ from slicelock_agent.check import look, saved_bytes
 
 from slicelock.settings import AgentSettings
 from tests.support.fake_driver import GIB, VARIABLE, FakeGpus, World, state_of
+from tests.support.fake_program import WORDS
 from tests.support.gpu_rig import GPU, ROOT, SIZE, processes
 from tests.support.wait import wait_until
 
@@ -165,6 +166,24 @@ def test_the_program_is_called_with_one_pid_and_words_become_codes(tmp_path: Pat
         "--action restore --pid 12",
         "--action checkpoint --pid 12",
     ]
+
+
+@pytest.mark.parametrize(("code", "words"), sorted(WORDS.items()))
+def test_the_programs_words_for_a_code_are_known(tmp_path: Path, code: int, words: str) -> None:
+    assert _of_words(tmp_path, f'Error: "{words}"')[0] == code
+
+
+@pytest.mark.parametrize("words", ["resource temporarily unavailable", "sh: nvidia: not found", ""])
+def test_other_words_are_no_code(tmp_path: Path, words: str) -> None:
+    code, told = _of_words(tmp_path, words)
+    assert (code, told) == (UNCLEAR, words or "it ended with 1")
+
+
+def _of_words(folder: Path, words: str) -> tuple[int, str | None]:
+    path = folder / "cuda-checkpoint"
+    path.write_text(f"#!/bin/sh\necho '{words}' >&2; exit 1\n")
+    path.chmod(0o755)
+    return Program(str(path)).restore(12)
 
 
 def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from slicelock.states import RunState
+from tests.support import fake_program
 from tests.support.fake_driver import state_of
-from tests.support.gpu_rig import SAFE, GpuRig, processes
+from tests.support.gpu_rig import QUICK, SAFE, GpuRig, processes
 from tests.support.wait import wait_until
 
 
@@ -106,3 +107,61 @@ async def test_a_saved_run_is_looked_at_until_the_driver_can_tell(tmp_path: Path
         assert rig.states()["a"] == "saved"
         assert (await rig.turn("a", 30)).outcome == "READY"
         assert rig.world.states(three) == ["running"] * 3
+
+
+# ---------------------------------------------------------------- the program instead of the bindings
+
+WORDS = "Could not open the coordination socket: resource temporarily unavailable"
+
+
+@pytest.fixture
+async def by_program(tmp_path: Path) -> AsyncIterator[GpuRig]:
+    options = ("--program", str(fake_program.install(tmp_path)))
+    patient = replace(QUICK, look=10.0, lock=2.0, grace=10.0, unlock=10.0)  # each call starts a program
+    async with GpuRig(tmp_path, options=options, patience=patient) as made:
+        await made.idle()
+        yield made
+
+
+@pytest.fixture
+def one() -> Iterator[list[int]]:
+    with processes(1) as pids:
+        yield pids
+
+
+async def test_a_restore_that_fails_with_unknown_words_loses_nothing(
+    by_program: GpuRig, one: list[int]
+) -> None:
+    await a_is_saved(by_program, one)
+    by_program.world.fault(one[0], "restore", code=1, words=WORDS)
+    assert (await by_program.turn("a", 30)).outcome == "READY"
+    assert by_program.world.states(one) == ["running"]
+
+
+async def test_nor_does_one_that_always_does(by_program: GpuRig, one: list[int]) -> None:
+    await a_is_saved(by_program, one)
+    by_program.world.fault(one[0], "restore", times=9, code=1, words=WORDS)
+    result = await by_program.turn("a", 30)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
+    assert f"cuda-checkpoint failed: Could not do it on process ID {one[0]}: {WORDS}" in result.reason
+    assert by_program.states()["a"] == "saved"
+
+
+async def test_a_save_that_did_its_work_with_unknown_words_has_done_it(
+    by_program: GpuRig, one: list[int]
+) -> None:
+    by_program.has("a", one)
+    await by_program.turn("a", 10)
+    by_program.world.fault(one[0], "save", code=1, words=WORDS, state="checkpointed")
+    assert (await by_program.turn("b", 20)).outcome == "READY"
+    assert by_program.states() == {"a": "saved", "b": "loaded"}
+
+
+async def test_a_restore_that_fails_with_the_words_of_a_lost_process_loses_it(
+    by_program: GpuRig, one: list[int]
+) -> None:
+    await a_is_saved(by_program, one)
+    by_program.world.fault(one[0], "restore", code=304)
+    result = await by_program.turn("a", 30)
+    assert "OS call failed" in result.reason
+    assert by_program.states()["a"] == "lost"

@@ -80,7 +80,9 @@ class World:
             world["procs"][str(pid)].update(facts)
 
     def fault(self, pid: int, op: str, times: int = 1, **what: Any) -> None:
-        """The next calls fail: `code`, `hang` (seconds), `die`, `state` (set before), `hog` (pid, memory)."""
+        """The next calls fail: `code` (and `words` of the program), `hang` (seconds), `die`, `state` (set
+        before), `hog` (pid, memory).
+        """
         with self.open() as world:
             world["faults"].append({"pid": pid, "op": op, "times": times, **what})
 
@@ -212,7 +214,7 @@ class FakeDriver:
         if "state" in fault:
             proc["state"] = fault["state"]
         if "code" in fault:
-            return fault["code"], None
+            return fault["code"], fault.get("words")
         if op == "state":
             return 0, proc["state"]
         if op == "thread":

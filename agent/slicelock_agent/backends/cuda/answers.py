@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-GONE, HUNG, BROKEN, STOPPED = -1, -2, -3, -4
+GONE, HUNG, BROKEN, STOPPED, UNCLEAR = -1, -2, -3, -4, -5
 """Beside the driver's own codes: the process has ended; the call overran; there is no helper that can call;
-the process is stopped, and the call was not made.
+the process is stopped, and the call was not made; `cuda-checkpoint` failed with words that are no code's.
 """
 OK, INVALID, OUT_OF_MEMORY, NOT_CUDA, OS_CALL, WRONG_STATE = 0, 1, 2, 3, 304, 401
 NOT_FOUND, NOT_READY, NOT_PERMITTED, NOT_SUPPORTED, SYSTEM_NOT_READY = 500, 600, 800, 801, 802
@@ -21,6 +21,7 @@ WORDS = {
     GONE: "the process has ended",
     HUNG: "the driver did not answer in time",
     BROKEN: "the driver cannot be called",
+    UNCLEAR: "cuda-checkpoint failed",
     INVALID: "the driver does not know the process (1)",
     OUT_OF_MEMORY: "out of memory (2)",
     NOT_CUDA: "it does not use CUDA (3)",

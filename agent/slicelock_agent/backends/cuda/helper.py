@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 PR_SET_PDEATHSIG = 1
-GONE, BROKEN = -1, -3
-INVALID, OS_CALL = 1, 304
+GONE, BROKEN, UNCLEAR = -1, -3, -5
 STATES = ("running", "locked", "checkpointed", "failed", "checkpointing", "restoring")
 
 WORDS = (
@@ -34,17 +33,19 @@ WORDS = (
     ("initialization error", 3),
     ("os call failed", 304),
     ("present state", 401),
-    ("not found", 500),
-    ("not ready", 600),
-    ("not permitted", 800),
-    ("not supported", 801),
-    ("not yet ready", 802),
+    ("symbol not found", 500),
+    ("device not ready", 600),
+    ("operation not permitted", 800),
+    ("operation not supported", 801),
+    ("system not yet ready", 802),
 )
-"""How the `cuda-checkpoint` program words the driver's codes; looked through in this order."""
+"""How the `cuda-checkpoint` program words the driver's codes, looked through in this order: 304 speaks
+of what is not supported, too. Anything else is its own trouble, and tells nothing of the process.
+"""
 
 
 class Driver(Protocol):
-    """The driver's calls on another process; each gives its code, and what it tells."""
+    """The driver's calls on another process; each gives its code, and what it tells, or words."""
 
     def state(self, pid: int) -> tuple[int, str | None]: ...
     def thread(self, pid: int) -> tuple[int, int | None]: ...
@@ -123,10 +124,10 @@ class Program:
         done = subprocess.run(
             [self._path, option, *more, "--pid", str(pid)], capture_output=True, text=True, check=False
         )
-        told = f"{done.stdout} {done.stderr}".strip()
         if done.returncode == 0:
-            return 0, told.lower()
-        return next((code for words, code in WORDS if words in told.lower()), OS_CALL), told
+            return 0, done.stdout.strip().lower()
+        told = " ".join(f"{done.stdout} {done.stderr}".split()) or f"it ended with {done.returncode}"
+        return next((code for words, code in WORDS if words in told.lower()), UNCLEAR), told
 
 
 def is_still(pid: int, start: int) -> bool:
@@ -152,7 +153,8 @@ def answer(driver: Driver, asked: dict[str, Any]) -> dict[str, Any]:
     code, value = getattr(driver, asked["op"])(pid, *more)
     if code != 0 and not is_still(pid, int(asked["start"])):
         return {"code": GONE}
-    return {"code": code, "value": value, "seconds": time.monotonic() - begun}
+    told = {"value": value} if code == 0 else {"text": value}
+    return {"code": code, **told, "seconds": time.monotonic() - begun}
 
 
 def serve(driver: Driver, asked: IO[str], answers: IO[str]) -> None:
