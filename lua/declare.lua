@@ -15,6 +15,7 @@ local by_node = cjson.decode(ARGV[2])
 for node in pairs(by_node) do check_names(node) end
 --- @include "begin"
 --- @include "in_use"
+--- @include "leave_node"
 local s, S = ARGV[1], record('slice', ARGV[1])
 
 local names, changes = {}, { settings = ARGV[3] }

@@ -11,6 +11,7 @@
 --- @include "base"
 --- @include "begin"
 --- @include "in_use"
+--- @include "leave_node"
 local kind, name = ARGV[1], ARGV[2]
 local it = record(kind, name)
 if not it then return reply({ kind == 'node' and 'NO_SUCH_NODE' or 'NO_SUCH_SLICE' }) end

@@ -16,7 +16,6 @@ from slicelock.errors import SlicelockError
 from slicelock.logs import Line
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
-from slicelock_agent.clocked import Utilisation
 from slicelock_agent.eviction import Eviction
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
@@ -33,6 +32,7 @@ from slicelock_agent.reconcile import (
 )
 from slicelock_agent.result import Outcome, Result
 from slicelock_agent.station import Station
+from slicelock_agent.utilisation import Utilisation
 
 log = logging.getLogger("slicelock_agent")
 

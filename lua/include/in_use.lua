@@ -7,7 +7,7 @@ local function waits_in_vain(S)
   return false
 end
 
--- Why a slice may not be changed or forgotten, and taking it from a node.
+-- Why a slice may not be changed or forgotten.
 local function in_use(s)
   local S = record('slice', s)
   if S.state ~= 'free' then return 'it is ' .. S.state end
@@ -19,10 +19,4 @@ local function in_use(s)
     local saved = report and cjson.decode(report).saved or {}
     if saved[1] then return 'run ' .. saved[1] .. ' is saved on node ' .. node end
   end
-end
-
-local function leave_node(s, node)
-  rules.block(s, node, nil)
-  write('slice', s, { ['devices:' .. node] = false, ['beat:' .. node] = false, ['tries:' .. node] = false })
-  write('node', node, { slices = without((record('node', node) or {}).slices, s), ['report:' .. s] = false })
 end

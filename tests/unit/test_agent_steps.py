@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from slicelock_agent import clocked
-from slicelock_agent.clocked import Steps, Utilisation
+from slicelock_agent.clocked import Steps
 from slicelock_agent.result import Result
+from slicelock_agent.utilisation import Utilisation
 
 from tests.support.rig import FakeHooks, Rig
 
