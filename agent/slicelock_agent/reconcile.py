@@ -14,6 +14,7 @@ from slicelock.settings import WAYS
 from slicelock.states import RunState, SliceState
 
 ON_DEVICE = frozenset({RunState.LOADED, RunState.POISONED})
+OFF_DEVICE = frozenset({RunState.SAVED, RunState.LOST})
 UNFINISHED = frozenset({RunState.SNAPSHOTTING, RunState.RESTORING, RunState.UNKNOWN})
 DAY_OF_FENCES = 86_400_000 * 1024
 """A fence is at least Redis' clock in ms times 1024; one that is a day ahead comes from a broken clock or a

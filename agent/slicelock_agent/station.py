@@ -13,7 +13,7 @@ from slicelock_agent.clocked import Steps
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.journal import Page
 from slicelock_agent.processes import Presence
-from slicelock_agent.reconcile import ON_DEVICE, Here, Stay, Wanted
+from slicelock_agent.reconcile import OFF_DEVICE, ON_DEVICE, Here, Stay, Wanted
 from slicelock_agent.registry import Process, Registry
 
 DRIVER_PATIENCE_S = 30.0
@@ -98,7 +98,8 @@ class Station:
         if plan.tells:
             return Served(target, plan)
         allowed = 0 if self.accelerator.exclusive else self.registry.residue(subject.run, self.name)
-        left = await self.accelerator.left(replace(subject, targets=(target,)), allowed)
+        others = self._asleep(subject.run) if len(self.registry.processes(subject.run)) == 1 else None
+        left = await self.accelerator.left(replace(subject, targets=(target,)), allowed, others)
         return Served(target, plan, asleep=not left)
 
     async def left(self, run: str, image: str = "") -> str:
@@ -107,7 +108,24 @@ class Station:
         With an image nothing may be, else what its hooks said they leave.
         """
         allowed = 0 if self.accelerator.exclusive or image else self.registry.residue(run, self.name)
-        return await self.accelerator.left(self.subject(run, self.page.top, image), allowed)
+        subject = self.subject(run, self.page.top, image)
+        return await self.accelerator.left(subject, allowed, self._asleep(run))
+
+    def _asleep(self, run: str) -> dict[int, int] | None:
+        """What the processes of all runs but this one may have left on a device, by pid; None while another
+        run is there with more than that, or on its way.
+        """
+        kept: dict[int, int] = {}
+        for other in {*self.page.stays, *self.registry.runs} - {run}:
+            stay = self.page.stays.get(other)
+            if stay is not None and stay.state not in OFF_DEVICE:
+                return None
+            if stay is not None and stay.image:
+                continue
+            for one in self.registry.processes(other):
+                if stay is not None or self.name in one.slices:
+                    kept[one.found.pid] = sum(hook.residue for hook in one.offers(self.name))
+        return kept
 
     def objection(self, run: str, wanted: Wanted) -> str:
         """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""

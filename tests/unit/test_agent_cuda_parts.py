@@ -232,6 +232,40 @@ def test_a_run_without_processes_has_nothing() -> None:
     assert memory(30, {3: 30 * GIB}).sizes([], ["g"]) == {}
 
 
+@pytest.mark.parametrize(
+    ("used", "users", "words"),
+    [
+        (40, {1: 6 * GIB, 3: 34 * GIB}, ""),  # one context beside 4 GiB, whoever else is there
+        (40, {1: 7 * GIB, 3: 33 * GIB}, f"{7 * GIB} bytes are still in use on g, {6 * GIB} may be"),
+        (40, {1: 4 * GIB, 2: 4 * GIB, 3: 32 * GIB}, ""),  # two contexts
+        (10, {1: 5 * GIB, 2: 5 * GIB}, f"{10 * GIB} bytes are still in use on g, {8 * GIB} may be"),
+        (6, {}, ""),  # from here on NVML does not tell
+        (7, {}, f"{7 * GIB} bytes are still in use on g, {6 * GIB} may be"),
+        (12, {3: 5 * GIB}, f"{7 * GIB} bytes are still in use on g, {6 * GIB} may be"),
+        (9, {1: None, 2: None}, f"{9 * GIB} bytes are still in use on g, {8 * GIB} may be"),
+    ],
+)
+def test_only_processes_that_are_on_the_gpu_may_keep_a_context(
+    used: int, users: dict[int, int | None], words: str
+) -> None:
+    family = [ONE, TWO, *(Process(pid, 1) for pid in range(10, 26))]
+    assert memory(used, users).left(family, "g", 4 * GIB, {}) == words
+
+
+def test_what_others_keep_is_not_taken_for_a_runs_own() -> None:
+    assert memory(9, {}).left([ONE], "g", 0, {3: 5 * GIB}) == ""
+    assert memory(10, {}).left([ONE], "g", 0, {3: 5 * GIB}) != ""
+    assert memory(9, {3: 2 * GIB}).left([ONE], "g", 0, {3: 5 * GIB}) != ""  # NVML tells what it keeps
+    assert memory(90, {}).left([ONE], "g", 0, None) == ""
+
+
+def test_after_the_drivers_save_nothing_may_be_left() -> None:
+    assert memory(40, {1: 1, 3: 40 * GIB}).left([ONE], "g", None, {}) != ""
+    assert memory(40, {3: 39 * GIB}).left([ONE], "g", None, {}) == ""
+    assert memory(40, {}).left([ONE], "g", None, {}) != ""
+    assert memory(40, {}).left([], "g", None, {}) == ""
+
+
 def test_room_counts_the_margin_and_names_who_is_there() -> None:
     saved = Saved({ONE: {"g": 60 * GIB}})
     assert memory(38, {1: 38 * GIB}, (1,)).refusal(saved) == ""

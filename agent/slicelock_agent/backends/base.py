@@ -189,10 +189,12 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
-    async def left(self, subject: Subject, allowed: int) -> str:
+    async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """What of the run is still on the devices, beyond `allowed` bytes on each; empty: nothing.
 
-        With an image: after a save from outside, else after its hooks.
+        With an image: after a save from outside, else after its hooks. `others`: the processes of other runs
+        that may have memory there, by pid, and the bytes that each may keep beside its context, for devices
+        that do not tell whose memory is whose; None: nobody knows what they have.
         """
         ...
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ class SimBackend:
                 return f"{device} has {free} bytes free, {at_least} are needed"
         return ""
 
-    async def left(self, subject: Subject, allowed: int) -> str:
+    async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         used = self.used(subject.devices)
         return f"{used} bytes are still in use on {', '.join(subject.devices)}" if used > allowed else ""
 

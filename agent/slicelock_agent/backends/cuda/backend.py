@@ -18,7 +18,7 @@ from slicelock_agent.backends.cuda.census import Census
 from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import group_refusal
-from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
+from slicelock_agent.backends.cuda.memory import DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
@@ -154,16 +154,13 @@ class CudaBackend:
                 return why
         return ""
 
-    async def left(self, subject: Subject, allowed: int) -> str:
+    async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """After the driver's save nothing of the run may be left; after its hooks, what processes need."""
-        processes = self._processes(subject)
+        processes, most = self._processes(subject), None if subject.image else allowed
 
         def why() -> str:
-            limit = 0 if subject.image else allowed + CONTEXT * len(processes)
-            for uuid, size in self._memory.present(processes, subject.devices).items():
-                if size > limit:
-                    return f"{size} bytes are still in use on {uuid}, {limit} may be"
-            return ""
+            found = (self._memory.left(processes, uuid, most, others) for uuid in subject.devices)
+            return next(filter(None, found), "")
 
         return await self._memory.settled(subject.devices, why, quick=not subject.image)
 

@@ -60,20 +60,33 @@ class DeviceMemory:
 
     def _rest(self, found: dict[Process, dict[str, int]], uuid: str, users: Mapping[int, int | None]) -> None:
         pids = {one.pid for one in found}
-        others = sum(size or 0 for pid, size in users.items() if pid not in pids)
+        others = _told(users, pids)
         own = sum(sizes.get(uuid, 0) for sizes in found.values())
         rest = self._gpus.memory(uuid)[0] - others - own
         if found and rest > 0:
             first = min(found)
             found[first][uuid] = found[first].get(uuid, 0) + rest
 
-    def present(self, processes: Collection[Process], devices: Sequence[str]) -> dict[str, int]:
-        """Bytes that these processes have on each GPU, as far as NVML tells them apart."""
-        pids = {one.pid for one in processes}
-        return {
-            uuid: sum(size or 0 for pid, size in self._gpus.users(uuid).items() if pid in pids)
-            for uuid in devices
-        }
+    def left(
+        self, processes: Collection[Process], uuid: str, allowed: int | None, others: Mapping[int, int] | None
+    ) -> str:
+        """What these processes have on the GPU and may not, after a save; empty: nothing.
+
+        `allowed`: bytes beside a context for each that is there; None: not even those. Where NVML tells no
+        figure for them, what nobody is known to have counts as theirs, less what `others`, by pid, may keep.
+        """
+        users, pids = self._gpus.users(uuid), {one.pid for one in processes}
+        own = [size for pid, size in users.items() if pid in pids]
+        if own and all(own):
+            size = sum(filter(None, own))
+            limit = 0 if allowed is None else allowed + CONTEXT * len(own)
+        elif processes and others is not None:
+            size = self._gpus.memory(uuid)[0] - _told(users, pids)
+            untold = [kept + CONTEXT for pid, kept in others.items() if not users.get(pid)]
+            limit = (allowed or 0) + CONTEXT * max(1, len(own)) + sum(untold)
+        else:
+            return ""
+        return f"{size} bytes are still in use on {uuid}, {limit} may be" if size > limit else ""
 
     def foreign(self, uuid: str) -> list[int]:
         """Processes on the GPU that belong to no run that is known here.
@@ -142,3 +155,8 @@ class DeviceMemory:
 
     def _reading(self, devices: Sequence[str]) -> list[int]:
         return [self._gpus.memory(uuid)[0] for uuid in devices]
+
+
+def _told(users: Mapping[int, int | None], but: Collection[int]) -> int:
+    """Bytes that NVML tells of a GPU's processes but these."""
+    return sum(size or 0 for pid, size in users.items() if pid not in but)
