@@ -7,7 +7,7 @@ def main() -> int:
     """Run the command line; after Ctrl-C, also during the start, the shell's code for it and no traceback."""
     try:
         from slicelock.cli import main as run
-        from slicelock.cli.output import prepare
+        from slicelock.output import prepare
 
         prepare()
         return run()

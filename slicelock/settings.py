@@ -7,7 +7,7 @@ import os
 import socket
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from dotenv.parser import parse_stream
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
@@ -91,6 +91,11 @@ def _line(loc: tuple[int | str, ...], message: str) -> str:
 class StoreSettings(_Base):
     """How to reach Redis."""
 
+    without_url: ClassVar[str] = (
+        "Set it (for example redis://localhost:6379/0), or use the exports that `slicelock up` prints"
+    )
+    """What to do when there is no URL."""
+
     redis_url: SecretStr | None = None
     """Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `unix:///path`, or
     `redis+sentinel://[user:password@]host:26379,host:26379,host:26379/name/db` (`rediss+sentinel://…`) for a
@@ -172,8 +177,7 @@ class StoreSettings(_Base):
         if self.redis_url is None:
             raise ConfigurationError(
                 "SLICELOCK_REDIS_URL is not set, so slicelock does not know its Redis.",
-                advice="Set it (for example redis://localhost:6379/0), use the exports that `slicelock up` "
-                "prints, or set SLICELOCK_MODE=off to run without taking turns.",
+                advice=f"{self.without_url}.",
             )
         return self.redis_url.get_secret_value()
 
@@ -220,6 +224,9 @@ class LogSettings(_Base):
 class Settings(StoreSettings, LogSettings):
     """What a job's process needs to know."""
 
+    without_url: ClassVar[str] = (
+        f"{StoreSettings.without_url}, or set SLICELOCK_MODE=off to run without taking turns"
+    )
     mode: Mode = Mode.ON
     """`on` takes turns; `off` makes every turn a no-op; `observe` measures phases without Redis and prints
     what sharing would gain; `always-evict` takes an empty turn after each of the job's, so that its state

@@ -10,14 +10,16 @@ import logging
 import os
 import resource
 import signal
+import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from slicelock.errors import SlicelockError
-from slicelock.exits import UsageError, exit_code
+from slicelock.exits import ExitCode, UsageError, exit_code
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
+from slicelock.output import UNREAD, OutputLost, prepare
 from slicelock.settings import WAYS, AgentSettings
 from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
@@ -30,30 +32,58 @@ EPILOG = "example: slicelock-agent --slice trainers=sim:0    All settings: SLICE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent until it is told to stop (SIGTERM, SIGINT); the exit code."""
-    options = _parser().parse_args(arguments)
-    _log_to_stderr(LogLevel.DEBUG if options.debug else LogLevel.INFO)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    """Run the agent until it is told to stop (SIGTERM, SIGINT); the exit code.
+
+    141, as of a program that dies of SIGPIPE, when the reader of its output has gone.
+    """
+    prepare()
     try:
-        for kind, value in (("node", options.node), ("pool", options.pool)):
-            if value is not None:
-                check_name(kind, value, UsageError)
-        settings = AgentSettings.load(
-            node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
-        )
-        level = LogLevel.DEBUG if options.debug else settings.log_level or LogLevel.INFO
-        _log_to_stderr(level, settings.log_format)
-        if options.check:
-            return check.show(settings, as_json=options.json)
-        if options.health:
-            return _show_health(settings)
-        asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
+        code = _call(arguments)
+        sys.stdout.flush()
+    except OutputLost as lost:
+        return UNREAD if lost.unread else _complain(lost)
+    return code
+
+
+def _call(arguments: Sequence[str] | None) -> int:
+    _log_to_stderr(LogLevel.INFO)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    options = argparse.Namespace(debug=False)
+    try:
+        options = _parser().parse_args(arguments)
+        return _act(options)
+    except SystemExit:  # help or the version has been shown
+        return ExitCode.DONE
+    except OutputLost:
+        raise
     except SlicelockError as failure:
         if options.debug:
             raise
-        log.error("error: %s", " ".join(str(failure).split()))  # noqa: TRY400 - one line, no traceback
-        return exit_code(failure)
-    return 0
+        return _complain(failure)
+
+
+def _act(options: argparse.Namespace) -> int:
+    """Do what the command line asks for; the exit code."""
+    for kind, value in (("node", options.node), ("pool", options.pool)):
+        if value is not None:
+            check_name(kind, value, UsageError)
+    settings = AgentSettings.load(
+        node=options.node, state_dir=options.state_dir, pool=options.pool, fallback=options.fallback
+    )
+    level = LogLevel.DEBUG if options.debug else settings.log_level or LogLevel.INFO
+    _log_to_stderr(level, settings.log_format)
+    if options.check:
+        return check.show(settings, as_json=options.json)
+    if options.health:
+        return _show_health(settings)
+    asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
+    return ExitCode.DONE
+
+
+def _complain(failure: SlicelockError) -> int:
+    """Say in one line what has ended the program; its exit code."""
+    log.error("error: %s", " ".join(str(failure).split()))
+    return exit_code(failure)
 
 
 def _log_to_stderr(level: LogLevel, kind: LogFormat = LogFormat.TEXT) -> None:
@@ -74,8 +104,14 @@ def agent_version() -> str:
         return "0"
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """What is wrong, in a line as every other error."""
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", advice="See: slicelock-agent --help")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="slicelock-agent",
         description="Serves slices on this machine: moves runs' device state out of each other's way.",
         epilog=EPILOG,
@@ -116,7 +152,7 @@ async def _serve(agent: Agent) -> None:
     try:
         if await unless(stop, _started(agent)):
             gc.freeze()  # what has been loaded stays; collections need not look at it again
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OutputLost):
                 print(f"slicelock-agent ready: {agent.summary}", flush=True)
             await agent.serve(stop)
     finally:

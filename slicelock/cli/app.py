@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,8 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 from slicelock.cli import failures, options
 from slicelock.cli.console import say, show_json
 from slicelock.cli.failures import ExitCode
-from slicelock.cli.output import OutputLost
 from slicelock.keys import SCHEMA
+from slicelock.output import UNREAD, OutputLost
 
 ORDER = (
     *("demo", "up", "status", "top", "events", "report", "timeline", "run", "revoke", "slice"),
@@ -119,7 +118,7 @@ def _report(error: Exception) -> int:
     if options.STATE.debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, OutputLost) and error.unread:
-        return 128 + signal.SIGPIPE
+        return UNREAD
     # Errors of the parser: which class it is depends on the version of typer.
     message = getattr(error, "format_message", None)
     if callable(message):

@@ -125,6 +125,10 @@ def test_uids_that_are_no_numbers_are_named_with_the_remedy(
 def test_what_is_missing_is_named_with_the_remedy() -> None:
     with pytest.raises(ConfigurationError, match=r"SLICELOCK_REDIS_URL is not set.*slicelock up"):
         Settings.load().url()
+    for kind in (Settings, StoreSettings, AgentSettings):  # only a job's process has a mode
+        with pytest.raises(ConfigurationError) as caught:
+            kind.load().url()
+        assert ("SLICELOCK_MODE=off" in caught.value.advice) == (kind is Settings)
     with pytest.raises(ConfigurationError, match=r"SLICELOCK_JOB is not set"):
         Settings.load().job_name()
 

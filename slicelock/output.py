@@ -1,19 +1,23 @@
-"""The program's standard streams: what becomes of output that nobody takes, the same for every command."""
+"""The program's standard streams: what becomes of output that nobody takes, in both programs."""
 
 from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 
 from slicelock.errors import SlicelockError
+
+UNREAD = 128 + signal.SIGPIPE
+"""The exit code where output is read no further, as of a program that dies of it."""
 
 
 class OutputLost(SlicelockError):
     """Standard output cannot be written."""
 
     unread = False
-    """Because its reader has seen enough and is gone."""
+    """Because its reader has seen enough and is gone: nobody is to be told, and the exit code is UNREAD."""
 
 
 class Output(io.TextIOWrapper):
