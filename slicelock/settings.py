@@ -9,16 +9,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from dotenv.parser import parse_stream
-from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import NoDecode
 
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel
+from slicelock.variables import PREFIX, Variables
 
-PREFIX = "SLICELOCK_"
-FILE = Path(".env")
 WAYS = ("hooks", "cuda", "kill")
 """All ways to evict a run, the gentlest first. `cuda`: from outside, whatever the device, so that
 for simulated ones it is the simulation's own way."""
@@ -35,60 +33,7 @@ class Mode(StrEnum):
     ALWAYS_EVICT = "always-evict"
 
 
-class _Base(BaseSettings):
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_file=FILE,
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        use_attribute_docstrings=True,
-        hide_input_in_errors=True,
-    )
-
-    @classmethod
-    def load(cls, **overrides: object) -> Self:
-        """Read the environment; `overrides` that are not None win. ConfigurationError names the variable or
-        the file, and the remedy."""
-        _check_file()
-        try:
-            return cls(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
-        except ValidationError as failure:
-            raise ConfigurationError(_explain(failure)) from None
-
-
-def _check_file() -> None:
-    """Refuse a `.env` that cannot be read or understood: what it should have set would be missing."""
-    try:
-        if not FILE.is_file():
-            return
-        with FILE.open(encoding="utf-8") as text:
-            broken = next((part.original.line for part in parse_stream(text) if part.error), None)
-    except UnicodeDecodeError:
-        why = "it is not UTF-8 text"
-    except OSError as error:
-        why = error.strerror or str(error)
-    else:
-        if broken is None:
-            return
-        why = f"line {broken} is not NAME=VALUE"
-    raise ConfigurationError(
-        f"The settings file {FILE.absolute()} cannot be read: {why}.",
-        advice="Correct or remove it, or start from another folder.",
-    )
-
-
-def _explain(failure: ValidationError) -> str:
-    lines = [_line(error["loc"], error["msg"]) for error in failure.errors()]
-    return " ".join(lines)
-
-
-def _line(loc: tuple[int | str, ...], message: str) -> str:
-    name = f"{PREFIX}{str(loc[0]).upper()}: " if loc else ""
-    return f"{name}{message.removeprefix('Value error, ').removeprefix('Assertion failed, ')}."
-
-
-class StoreSettings(_Base):
+class StoreSettings(Variables):
     """How to reach Redis."""
 
     without_url: ClassVar[str] = (
@@ -210,7 +155,7 @@ def listening_at(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-class LogSettings(_Base):
+class LogSettings(Variables):
     """What is logged, and how."""
 
     log_format: LogFormat = LogFormat.TEXT
@@ -314,7 +259,7 @@ def _default_sim_dir() -> Path:
     return Path(f"/dev/shm/slicelock-{os.geteuid()}")
 
 
-class SimSettings(_Base):
+class SimSettings(Variables):
     """The simulated accelerator."""
 
     sim_dir: Path = Field(default_factory=_default_sim_dir)

@@ -30,11 +30,21 @@ def _ways(text: str) -> str:
     return ",".join(parts)
 
 
-READERS: dict[str, Callable[[str], Any]] = {
-    "fallback": _ways,
-    "min_free": lambda text: int(SIZE.validate_python(text)),
-    "zero_residue": FLAG.validate_python,
-}
+def _size(text: str) -> int:
+    try:
+        return int(SIZE.validate_python(text))
+    except ValidationError:
+        raise ValueError("it is no size; for example 40GiB") from None
+
+
+def _flag(text: str) -> bool:
+    try:
+        return FLAG.validate_python(text)
+    except ValidationError:
+        raise ValueError("it is neither yes nor no") from None
+
+
+READERS: dict[str, Callable[[str], Any]] = {"fallback": _ways, "min_free": _size, "zero_residue": _flag}
 
 
 def read(options: Iterable[str]) -> dict[str, Any]:
@@ -48,9 +58,6 @@ def read(options: Iterable[str]) -> dict[str, Any]:
             )
         try:
             settings[name] = READERS[name](text)
-        except ValidationError as failure:
-            why = failure.errors()[0]["msg"]
-            raise typer.BadParameter(f"{option!r} makes no sense: {why}.", param_hint="--set") from None
         except ValueError as failure:
             raise typer.BadParameter(f"{option!r} makes no sense: {failure}.", param_hint="--set") from None
     return settings

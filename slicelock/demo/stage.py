@@ -18,8 +18,9 @@ from slicelock.demo.told import ToldRecord
 from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
 from slicelock.scratch import scratch
-from slicelock.settings import PREFIX, AgentSettings, StoreSettings
+from slicelock.settings import AgentSettings, StoreSettings
 from slicelock.sim.record import Record, RecordReader
+from slicelock.variables import PREFIX
 
 SLICE, POOL = "demo", "demo"
 BUSY_SHARE = 0.43  # of a job's time alone; the rest of each step it waits for its grader

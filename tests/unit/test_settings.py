@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from slicelock.errors import ConfigurationError
+from slicelock.exits import UsageError
 from slicelock.settings import AgentSettings, Mode, Settings, SimSettings, StoreSettings
 
 EVERY = (StoreSettings, Settings, SimSettings, AgentSettings)
@@ -89,6 +91,50 @@ def test_a_bad_value_names_its_variable(name: str, value: str, monkeypatch: pyte
     with pytest.raises(ConfigurationError, match=f"SLICELOCK_{name}: ") as caught:
         Settings.load()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("PRIORITY", "11", "a whole number, -10 or more, at most 10"),
+        ("STORE_TIMEOUT", "soon", "a number, more than 0, at most 60"),
+        ("WAIT_REPLICAS", "x", "a whole number, 0 or more, at most 9"),
+        ("MODE", "maybe", "one of on, off, observe, always-evict"),
+        ("LOG_LEVEL", "loud", "one of debug, info, warning, error"),
+        ("HOST_POOL", "lots", "a size, for example 40GiB, more than 0"),
+        ("NO_NCCL", "2", "true or false"),
+    ],
+)
+def test_a_bad_value_is_told_with_what_is_allowed(
+    name: str, value: str, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"SLICELOCK_{name}", value)
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load()
+    assert str(caught.value) == f"SLICELOCK_{name}: {value!r} is not allowed; use {allowed}."
+
+
+def test_every_setting_is_explained_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its type: pydantic's own words and the values of secrets show nowhere."""
+    for kind in EVERY:
+        for name in kind.model_fields:
+            monkeypatch.setenv(f"SLICELOCK_{name.upper()}", "-77 no:thing")
+            try:
+                kind.load()
+            except ConfigurationError as error:
+                said = str(error)
+                assert f"SLICELOCK_{name.upper()}" in said
+                assert not re.search(r"Input should|Value error|unable to|could not|this setting takes", said)
+            monkeypatch.delenv(f"SLICELOCK_{name.upper()}")
+
+
+def test_what_an_option_gives_is_blamed_on_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"^--fallback: foo is not among"):
+        AgentSettings.load(fallback="foo")
+    monkeypatch.setenv("SLICELOCK_FALLBACK", "foo")
+    with pytest.raises(ConfigurationError, match=r"^SLICELOCK_FALLBACK: foo") as caught:
+        AgentSettings.load(pool="p")
+    assert not isinstance(caught.value, UsageError)
 
 
 def test_renew_must_fit_into_the_lease() -> None:
