@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 GIB = 1 << 30
@@ -11,6 +12,13 @@ RESERVE, RESERVE_SHARE = 8 * GIB, 0.10
 machine.
 """
 SMALL_MACHINE_SHARE = 0.25
+ACCOUNTS = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Where a control group of version 2, and of 1, tells its limit, what it uses, and what of that is cache."""
+UNLIMITED = 1 << 62
+"""Version 1 has a number for no limit: the largest that there is, in whole pages."""
 
 
 def readable(nbytes: int) -> str:
@@ -29,47 +37,75 @@ def reserve_of(total: int) -> int:
     return int(min(max(RESERVE, total * RESERVE_SHARE), total * SMALL_MACHINE_SHARE))
 
 
-def groups_of(pid: int | str = "self", root: Path = Path("/sys/fs/cgroup")) -> list[Path]:
-    """The process's control group (v2) and every one above it, as far as they are seen here."""
+def groups_of(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Path]:
+    """The control groups that count a process's memory: its own, and every one above that is seen here.
+
+    Those of a process in another container are often not to be seen, and then none is given: what a mount
+    shows as its top is this process's own group there.
+    """
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
     except OSError:
         return []
-    inside = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    path = root / inside.strip("/")
-    return [one for one in (path, *path.parents) if one.is_relative_to(root)]
+    groups = [line.split(":", 2)[1:] for line in lines if line.count(":") >= 2]
+    return [group for which, path in groups for group in _seen(path, which, _mounts(proc))]
+
+
+def _seen(path: str, which: str, mounts: Mapping[str, list[tuple[str, str]]]) -> Iterator[Path]:
+    """The folders of a group and of those above it. `which`: its controllers; version 2 names none."""
+    if which and "memory" not in which.split(","):
+        return
+    for top, folder in mounts["memory" if which else ""]:
+        group = Path(path)
+        if group.is_relative_to(top) and ".." not in (below := group.relative_to(top)).parts:
+            yield from (Path(folder) / one for one in (below, *below.parents))
+            return
+
+
+@cache
+def _mounts(proc: Path) -> Mapping[str, list[tuple[str, str]]]:
+    """Where control groups are mounted: which group is the top there, and in which folder."""
+    found: dict[str, list[tuple[str, str]]] = {"": [], "memory": []}
+    for line in (proc / "self/mountinfo").read_text().splitlines():
+        mounted, _, kind = line.partition(" - ")
+        top, folder = mounted.split()[3:5]
+        match kind.split():
+            case ["cgroup2", *_]:
+                found[""].append((top, folder))
+            case ["cgroup", *_, options] if "memory" in options.split(","):
+                found["memory"].append((top, folder))
+            case _:
+                pass
+    return found
 
 
 def left_in(group: Path) -> int | None:
     """Bytes that the group's limit leaves; None without a limit. File cache counts as free."""
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        current = int((group / "memory.current").read_text())
-        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):
-        return None
-    return None if limit == "max" else int(limit) - current + int(stat.get("inactive_file", 0))
+    for limit, usage, cached in ACCOUNTS:
+        try:
+            most, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if most != "max" and int(most) < UNLIMITED:
+            return int(most) - used + int(stat.get(cached, 0))
+    return None
 
 
-def refusal_by_groups(needed: Mapping[Path, int], promised: int = 0) -> str:
+def refusal_by_groups(needed: Mapping[Path, int], promised: Mapping[Path, int] | None = None) -> str:
     """Why a control group's limit does not allow so many bytes more in it; empty when all do.
 
-    `promised`: bytes that were given away already and are not used yet.
+    `promised`: bytes that were given away in groups already and are not used yet.
     """
     for group, size in needed.items():
         limited = left_in(group)
-        if limited is not None and size > (left := limited - promised):
+        if limited is not None and size > (left := limited - (promised or {}).get(group, 0)):
             return f"the memory limit of {group} leaves {readable(max(0, left))}, {readable(size)} are needed"
     return ""
 
 
-def refusal_here(nbytes: int, promised: int = 0) -> str:
-    """Why the control groups of this process do not allow so many bytes more; empty when they do."""
-    return refusal_by_groups(dict.fromkeys(groups_of("self"), nbytes), promised)
-
-
-def refusal(nbytes: int, promised: int = 0, machine: tuple[int, int] | None = None) -> str:
-    """Why this process cannot have so many bytes more, with the numbers; empty when it can.
+def refusal_by_machine(nbytes: int, promised: int = 0, machine: tuple[int, int] | None = None) -> str:
+    """Why the machine cannot give so many bytes more, with the numbers; empty when it can.
 
     `machine`: what `available` has told of it. `promised`: as for control groups.
     """
@@ -81,4 +117,14 @@ def refusal(nbytes: int, promised: int = 0, machine: tuple[int, int] | None = No
             f"host memory does not suffice: {readable(nbytes)} are needed, {readable(max(0, left))} can "
             f"be given ({readable(free)} available, {readable(reserve)} kept in reserve)"
         )
-    return refusal_here(nbytes, promised)
+    return ""
+
+
+def refusal_here(nbytes: int) -> str:
+    """Why the control groups of this process do not allow so many bytes more; empty when they do."""
+    return refusal_by_groups(dict.fromkeys(groups_of("self"), nbytes))
+
+
+def refusal(nbytes: int) -> str:
+    """Why this process cannot have so many bytes more, with the numbers; empty when it can."""
+    return refusal_by_machine(nbytes) or refusal_here(nbytes)

@@ -19,12 +19,11 @@ from slicelock.settings import AgentSettings
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.discovery import Process, described, environment, identified
 from slicelock_agent.backends.cuda.helpers import Helpers
-from slicelock_agent.backends.cuda.host import group_refusal
+from slicelock_agent.backends.cuda.host import group_refusal, host_bytes
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.nvml import Gpu, Gpus, Nvml
 
 OK, WARNING, CRITICAL = Severity
-HOST_SHARE = 1.05
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -108,7 +107,7 @@ def _process(one: Process, size: int) -> Finding:
     found = (
         f"{described(one.pid)} has {readable(size)} on GPUs, {readable(_resident(one.pid))} in host memory"
     )
-    why = preflight.of_run([one], []) or group_refusal({one: int(size * HOST_SHARE)})
+    why = preflight.of_run([one], []) or group_refusal({one: size})
     if why:
         return Finding(check, WARNING, f"{found}: {why}", "Give it hooks, or do as it says.")
     return Finding(check, OK, found)
@@ -129,7 +128,7 @@ def _host(settings: AgentSettings, on_gpus: int) -> Finding:
     found = (
         f"{readable(on_gpus)} on GPUs, {readable(saved)} saved, {readable(max(0, left))} of host memory left"
     )
-    if on_gpus * HOST_SHARE <= left:
+    if host_bytes(on_gpus) <= left:
         return Finding("host memory", OK, found)
     advice = "Not all of them can be saved at once; add memory, or have their hooks discard what they can."
     return Finding("host memory", WARNING, found, advice)

@@ -143,7 +143,7 @@ class Eviction:
         if not estimate.device_bytes:
             return self._saved()
         try:
-            with self._at.budget.room(estimate.host_bytes):
+            with self._at.budget.room(estimate.host_bytes, estimate.groups):
                 return await self._move(subject)
         except SnapshotFailed as failure:
             self._reasons.append(str(failure))

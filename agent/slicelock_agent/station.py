@@ -137,9 +137,15 @@ class Station:
         hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
         if hooked and not self.empties(wanted):
             return ""
-        if reason := self.accelerator.objection(self.subject(run, wanted.fence)):
+        subject = self.subject(run, wanted.fence)
+        if reason := self.accelerator.objection(subject) or self._host_lacks(subject):
             return f"it could not be evicted from here: {reason}"
         return ""
+
+    def _host_lacks(self, subject: Subject) -> str:
+        """Why what a new run is known to have on the devices could not be kept here."""
+        need = self.accelerator.estimate(subject, told=True)
+        return self.budget.refusal(need.host_bytes, need.groups)
 
     def hidden(self, run: str) -> str:
         """Why not all processes of a run can be moved from here; empty when they can, or need not be."""

@@ -18,7 +18,7 @@ PHRASES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.MULTILINE)
 HOST_MEMORY = ROOT / "slicelock/host_memory.py"
 REASONERS = (  # whose answers become reasons
     (AGENT / "station.py", "hidden"),
-    (HOST_MEMORY, "refusal"),
+    (HOST_MEMORY, "refusal_by_machine"),
     (HOST_MEMORY, "refusal_by_groups"),
 )
 PASSED_ON = {"{}", "it could not be evicted from here: {}"}  # another's reason, which has its own row

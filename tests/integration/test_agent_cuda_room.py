@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.processes import Found, Presence
 from slicelock_agent.reconcile import Wanted
 from slicelock_agent.registry import Process, Run
@@ -341,28 +340,6 @@ async def test_a_slices_settings_say_so() -> None:
     wanted = Wanted.of(raw)
     assert (wanted.min_free, wanted.zero_residue, wanted.ways) == (GIB, True, ("hooks",))
     assert (Wanted.of({}).min_free, Wanted.of({}).zero_residue) == (None, None)
-
-
-async def test_n13_too_little_host_memory_is_told_before_the_lock(tmp_path: Path, one: list[int]) -> None:
-    async with GpuRig(tmp_path, budget=HostBudget(lambda: (64 * GIB, 50 * GIB))) as rig:
-        rig.has("a", one, 45 * GIB)
-        await rig.turn("a", 10)
-        result = await rig.turn("b", 20)
-        assert "host memory does not suffice: 47.25 GiB are needed" in result.reason
-        assert not rig.world.log("lock")
-        assert rig.states() == {"a": "loaded"}
-
-
-async def test_n13_so_is_a_control_group_without_room(
-    rig: GpuRig, one: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slicelock.host_memory.groups_of", lambda pid: [])  # the agent's own have room
-    monkeypatch.setattr("slicelock.host_memory.left_in", lambda group: 8 * GIB)
-    rig.has("a", one, 10 * GIB)
-    await rig.turn("a", 10)
-    result = await rig.turn("b", 20)
-    assert "leaves 8.00 GiB, 10.50 GiB are needed" in result.reason
-    assert not rig.world.log("lock")
 
 
 async def test_a_process_that_has_a_turn_elsewhere_is_left_alone(rig: GpuRig, one: list[int]) -> None:

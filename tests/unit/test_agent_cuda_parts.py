@@ -17,6 +17,8 @@ from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.verbs import Patience
 from slicelock_agent.nvml import Health
 
+from tests.support.control_groups import ControlGroups
+
 GIB = 1 << 30
 ME = Process(os.getpid(), 1)
 
@@ -179,17 +181,15 @@ def test_other_users_processes_are_left_alone() -> None:
 def test_the_limit_of_every_control_group_above_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = tmp_path / "jobs" / "a"
-    inner.mkdir(parents=True)
-    monkeypatch.setattr(host, "groups_of", lambda pid, root: [inner, inner.parent, tmp_path])
-    for group, limit in ((inner, "max"), (inner.parent, str(10 * GIB))):
-        (group / "memory.max").write_text(limit)
-        (group / "memory.current").write_text(str(4 * GIB))
-        (group / "memory.stat").write_text(f"inactive_file {GIB}\n")
+    groups = ControlGroups(tmp_path)
+    groups.has("/jobs/a", 1, 2)
+    groups.limit("/jobs/a", None, 4 * GIB, GIB)
+    jobs = groups.limit("/jobs", 10 * GIB, 4 * GIB, GIB)
+    groups.are_this_machines(monkeypatch)
     one, two = Process(1, 1), Process(2, 1)
-    assert host.group_refusal({one: 4 * GIB, two: 3 * GIB}, tmp_path) == ""
-    why = host.group_refusal({one: 4 * GIB, two: 4 * GIB}, tmp_path)
-    assert why == f"the memory limit of {inner.parent} leaves 7.00 GiB, 8.00 GiB are needed"
+    assert host.group_refusal({one: 4 * GIB, two: 2 * GIB}) == ""
+    why = host.group_refusal({one: 4 * GIB, two: 4 * GIB})
+    assert why.startswith(f"the memory limit of {jobs} leaves 7.00 GiB, 8.40 GiB are needed; raise it")
 
 
 # ---------------------------------------------------------------- memory

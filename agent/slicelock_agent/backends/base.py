@@ -84,6 +84,8 @@ class Estimate:
     device_bytes: int = 0
     host_bytes: int = 0
     seconds: float = 0.0
+    groups: Mapping[Path, int] = field(default_factory=dict[Path, int])
+    """Bytes that each control group will hold of it: of the run's processes or of the agent's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,12 @@ class Accelerator(Backend, Protocol):
 
     def used(self, devices: Sequence[str]) -> int:
         """Bytes in use on the devices, whoever's they are; at once."""
+        ...
+
+    def estimate(self, subject: Subject, *, told: bool = False) -> Estimate:
+        """What saving this run would take now. `told`: counting only what the devices say is its own, and
+        nothing that may be.
+        """
         ...
 
     def facts(self, devices: Sequence[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from slicelock.errors import SlicelockError
 from slicelock.exits import UsageError
+from slicelock.host_memory import groups_of
 from slicelock.keys import check_name
 from slicelock.sim import SimDevice, files
 from slicelock.sim.meter import Meter
@@ -71,9 +72,10 @@ class SimBackend:
         runs = {owner.run for owner in owners if owner.run}
         return runs.pop() if len(runs) == 1 else "", max((owner.fence for owner in owners), default=0)
 
-    def estimate(self, subject: Subject) -> Estimate:
+    def estimate(self, subject: Subject, *, told: bool = False) -> Estimate:
+        """Images are files that the agent writes, so that they count as its own memory."""
         size = self.used(subject.devices)
-        return Estimate(size, size, size / RATE)
+        return Estimate(size, size, size / RATE, dict.fromkeys(groups_of("self"), size))
 
     def facts(self, devices: Sequence[str]) -> dict[str, Any]:
         opened = {device: self._device(device) for device in devices}

@@ -17,7 +17,7 @@ from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
 from slicelock_agent.backends.cuda.census import Census
 from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
-from slicelock_agent.backends.cuda.host import group_refusal
+from slicelock_agent.backends.cuda.host import charged, group_refusal, host_bytes
 from slicelock_agent.backends.cuda.memory import DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.stuck import waits_in
@@ -29,8 +29,6 @@ log = logging.getLogger("slicelock_agent")
 
 RATE = 1.5e9
 """Bytes per second that the driver saves at least (an H200: 2.1 to 2.4 out, 5.7 to 6.7 in)."""
-HOST_SHARE = 1.05
-"""Host memory that a saved byte takes, at most."""
 LOOKS = 3
 
 
@@ -131,14 +129,14 @@ class CudaBackend:
                 )
         return ""
 
-    def estimate(self, subject: Subject) -> Estimate:
+    def estimate(self, subject: Subject, *, told: bool = False) -> Estimate:
         processes = self._processes(subject)
-        sizes = self._memory.sizes(processes, subject.devices)
-        size = sum(sum(one.values()) for one in sizes.values())
+        sizes = _totals(self._memory.sizes(processes, subject.devices, told=told))
+        size = sum(sizes.values())
         saved = self._records.read(subject.slice, subject.image)
         most = max(size, saved.bytes if saved else 0)
         known = max(size, 1) if processes else 0  # a process may have memory that NVML does not tell
-        return Estimate(known, int(size * HOST_SHARE), most / RATE)
+        return Estimate(known, host_bytes(size), most / RATE, charged(sizes))
 
     def waits(self, pid: int) -> bool:
         return waits_in(pid)
@@ -213,7 +211,7 @@ class CudaBackend:
             return Report(failures=unclear)
         open_ = [one for one, state in states.items() if state in (State.LOCKED, State.RUNNING)]
         sizes = self._memory.sizes(open_, subject.devices)
-        if why := group_refusal({one: _host(size) for one, size in sizes.items()}):
+        if why := group_refusal(_totals(sizes)):
             return Report(failures={f"run {subject.run}": why})
         self._records.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
         end = Deadline.after(deadline)
@@ -273,7 +271,7 @@ class CudaBackend:
             why
             or preflight.of_run(users, self._on(users, subject.devices))
             or self._elsewhere(users, subject)
-            or group_refusal({one: _host(size) for one, size in sizes.items()})
+            or group_refusal(_totals(sizes))
             or _standing(users)
         )
 
@@ -372,5 +370,6 @@ def _in_state(states: Mapping[Process, State], *unwanted: State) -> dict[str, st
     return {str(one): f"its state is {state}" for one, state in states.items() if state in unwanted}
 
 
-def _host(size: dict[str, int]) -> int:
-    return int(sum(size.values()) * HOST_SHARE)
+def _totals(sizes: Mapping[Process, Mapping[str, int]]) -> dict[Process, int]:
+    """The bytes of each process on all GPUs together."""
+    return {one: sum(size.values()) for one, size in sizes.items()}

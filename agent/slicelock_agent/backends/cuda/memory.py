@@ -41,11 +41,14 @@ class DeviceMemory:
     def free(self, uuid: str) -> int:
         return self._gpus.memory(uuid)[1]
 
-    def sizes(self, processes: Collection[Process], devices: Sequence[str]) -> dict[Process, dict[str, int]]:
+    def sizes(
+        self, processes: Collection[Process], devices: Sequence[str], *, told: bool = False
+    ) -> dict[Process, dict[str, int]]:
         """What each process has on each GPU.
 
         Where NVML tells no figure for a process, or none of the processes at all (a container's pids, memory
-        that is mapped by hand), everything that is not known to be another's counts as the first one's.
+        that is mapped by hand), everything that is not known to be another's counts as the first one's,
+        unless only what is `told` is asked for.
         """
         found: dict[Process, dict[str, int]] = {one: {} for one in processes}
         for uuid in devices:
@@ -54,7 +57,7 @@ class DeviceMemory:
             for one, size in known.items():
                 found[one][uuid] = size or 0
             untold = any(one.pid in users and one not in known for one in processes)
-            if untold or not known:
+            if not told and (untold or not known):
                 self._rest(found, uuid, users)
         return found
 
