@@ -8,7 +8,8 @@ from typing import Any
 import typer
 
 from slicelock.errors import ConfigurationError
-from slicelock.hooks.serving import GIB, RESIDUE_GIB
+from slicelock.hooks.serving import RESIDUE_GIB
+from slicelock.host_memory import GIB
 from slicelock.servers import Plan
 
 HINT = "--server"

@@ -1,8 +1,11 @@
-"""What a hook answers: the bytes that it moved, and how."""
+"""What is said of a hook in bytes: what it moved, and how; what it leaves on the device."""
 
 from __future__ import annotations
 
-from slicelock.host_memory import readable
+from slicelock.errors import ConfigurationError
+from slicelock.host_memory import GIB, readable
+
+MOST_GIB = 1 << 20
 
 
 class Moved(int):
@@ -29,3 +32,13 @@ class Moved(int):
         return f"{readable(int(self))} in {self.seconds:.3f} s ({self.rate / 1e9:.1f} GB/s){stayed}"
 
     __repr__ = __str__
+
+
+def residue(gib: float) -> int:
+    """Bytes that a hook leaves on each device; ConfigurationError for what cannot be."""
+    if not 0 <= gib < MOST_GIB:
+        raise ConfigurationError(
+            f"A residue of {gib:g} GiB is not possible.",
+            advice="Give residue_gib=, what stays used on each device, 0 or more.",
+        )
+    return round(gib * GIB)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from slicelock.errors import ConfigurationError
-from slicelock.host_memory import GIB
+from slicelock.hooks.moved import residue
 
 
 class SelfOffload:
@@ -15,9 +14,7 @@ class SelfOffload:
     moves_itself = True
 
     def __init__(self, residue_gib: float = 0.0) -> None:
-        if residue_gib < 0:
-            raise ConfigurationError(f"A residue of {residue_gib:g} GiB is not possible.", advice="Use 0.")
-        self.residue_bytes = round(residue_gib * GIB)
+        self.residue_bytes = residue(residue_gib)
 
     def offload(self) -> None:
         """Nothing to do: the framework has done it before the yield."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SnapshotFailed
-from slicelock.hooks.moved import Moved
-from slicelock.hooks.serving import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
+from slicelock.hooks.moved import Moved, residue
+from slicelock.hooks.serving import RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.servers import Kind, ModelServer, Plan, Sglang, Vllm, VllmHttp, Wire, fleet
-from slicelock.servers.plan import kind_of, mode_of
+from slicelock.servers.plan import check_seconds, kind_of, mode_of
 
 
 class Server:
@@ -21,7 +21,7 @@ class Server:
     ask nobody for a password. `token`: the key of a server that asks for one all the same; it is never shown.
     `mode`: what becomes of requests under way: `wait` for them, `keep` them standing still, `abort` them.
     `drain`, `timeout`, `deadline`: seconds for requests to end, for one answer, and for everything.
-    `level`: vLLM's; 1 keeps the weights in host memory, 2 drops them. `tags`: SGLang's; empty: all.
+    `level`: vLLM's; 1 keeps the weights in host memory, 2 drops them. `tags`: SGLang's, one or several; empty: all.
     `reload`: fills dropped weights again, between the weights' and the cache's coming back: a callable, plain
     or a coroutine function, called once for all servers; or the name of a method of vLLM's workers.
     `asleep`: needed for SGLang, which cannot be asked: a callable that says whether the framework has
@@ -49,20 +49,21 @@ class Server:
     ) -> None:
         method, self._refill = (reload, None) if isinstance(reload, str) else ("", reload)
         check_refill(kind_of(kind), level, reload)
+        check_seconds("deadline", deadline)
         plans = [
             Plan(
                 url=one,
                 kind=kind_of(kind),
                 level=level,
                 mode=mode_of(mode),
-                tags=tuple(tags),
+                tags=(tags,) if isinstance(tags, str) and tags else tuple(tags),
                 reload=method,
                 drain=drain,
                 timeout=timeout,
             )
             for one in dict.fromkeys((url, *others))
         ]
-        self._deadline, self.residue_bytes = deadline, round(residue_gib * GIB)
+        self._deadline, self.residue_bytes = deadline, residue(residue_gib)
         self._servers = [self._server(plan, token, asleep) for plan in plans]
         for plan in plans:
             plan.address.warn_of_strangers()

@@ -14,7 +14,6 @@ from slicelock.servers import Kind
 
 T = TypeVar("T")
 
-GIB = 1024**3
 RESIDUE_GIB = 4.0
 """What a sleeping engine keeps on each device: its context, kernels, captured graphs, communicators."""
 UNDO_S = 30.0

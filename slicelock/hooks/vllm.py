@@ -9,11 +9,11 @@ from concurrent.futures import TimeoutError as Overdue
 from typing import Any, TypeVar, cast
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
-from slicelock.hooks.moved import Moved
-from slicelock.hooks.serving import GIB, RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
+from slicelock.hooks.moved import Moved, residue
+from slicelock.hooks.serving import RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.loops import running_loop
 from slicelock.servers import Kind, Mode, NoAnswer, Plan, ServerError, Vllm, fleet
-from slicelock.servers.plan import mode_of
+from slicelock.servers.plan import check_seconds, mode_of
 from slicelock.servers.vllm import KNOWS_MODES
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class VllmEngine:
     ) -> None:
         method, self._refill = (reload, None) if isinstance(reload, str) else ("", reload)
         check_refill(Kind.VLLM, level, reload)
+        check_seconds("deadline", deadline)
         plan = Plan(level=level, mode=mode_of(mode), reload=method, drain=drain, timeout=timeout)
         self._engine, self._deadline, self._loop = (
             EngineControl(engine, timeout),
@@ -59,7 +60,7 @@ class VllmEngine:
             loop or running_loop(),
         )
         self._servers = [Vllm(self._engine, plan)]
-        self.residue_bytes = round(residue_gib * GIB)
+        self.residue_bytes = residue(residue_gib)
 
     def offload(self) -> Moved:
         """Have the engine asleep; SnapshotFailed says why it is not."""

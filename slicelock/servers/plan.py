@@ -52,12 +52,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.url:
             self.address  # noqa: B018 - parsed, to have it checked
-        for name in ("drain", "timeout"):
-            if not 0 < getattr(self, name) <= LONGEST_S:
-                raise ConfigurationError(
-                    f"{getattr(self, name):g} s for {name!r} makes no sense.",
-                    advice=f"It lies above 0 and is at most {LONGEST_S:g}.",
-                )
+        check_seconds("drain", self.drain)
+        check_seconds("timeout", self.timeout)
         if self.level not in (1, 2):
             raise ConfigurationError(f"There is no sleep level {self.level}.", advice="It is 1 or 2.")
         if self.kind is Kind.SGLANG and (self.level != 1 or self.reload):
@@ -100,6 +96,15 @@ class Plan:
         if plan.level == 2 and not plan.reload:
             raise ConfigurationError("A server that drops its weights needs a method that fills them again.")
         return plan
+
+
+def check_seconds(name: str, seconds: float) -> None:
+    """ConfigurationError, by name, for a length of time that makes no sense."""
+    if not 0 < seconds <= LONGEST_S:
+        raise ConfigurationError(
+            f"{seconds:g} s for {name!r} makes no sense.",
+            advice=f"It lies above 0 and is at most {LONGEST_S:g}.",
+        )
 
 
 def kind_of(word: object) -> Kind:

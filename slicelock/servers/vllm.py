@@ -23,6 +23,15 @@ SETTLING_S = 2.0
 """How long the state may lag behind a successful answer."""
 
 
+_NO_MODES = {
+    Mode.WAIT: "which does not wait by itself, and it does not tell its running requests: start it without "
+    "--disable-log-stats, or use 'abort' if there can be none",
+    Mode.KEEP: "which has no mode 'keep'; use 'wait'",
+    Mode.ABORT: "which aborts no requests and would end by them; use 'wait'",
+}
+"""What sleep without modes lacks, and the way out."""
+
+
 class VllmControl(Protocol):
     """What is asked of vLLM. NoAnswer and Refused as over HTTP."""
 
@@ -100,8 +109,9 @@ class Vllm(ModelServer):
             if not await self._drained(self._is_idle, plan.drain):
                 raise ServerError(f"it still answers requests after {plan.drain:g} s; it is left awake")
             return Mode.KEEP
-        if plan.mode is Mode.KEEP and await self._control.version() < KNOWS_MODES:
-            raise ServerError("it is older than vLLM 0.17, which has no mode 'keep'; use 'wait'")
+        harmed = plan.mode is not Mode.ABORT or known
+        if harmed and await self._control.version() < KNOWS_MODES:
+            raise ServerError(f"it is older than vLLM 0.17, {_NO_MODES[plan.mode]}")
         return plan.mode
 
     async def _is_idle(self) -> bool:

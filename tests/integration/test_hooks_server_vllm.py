@@ -122,6 +122,30 @@ def test_old_versions_cannot_keep_requests(start: Callable[..., Vllm]) -> None:
     assert not server.asked("/sleep")
 
 
+@pytest.mark.parametrize(
+    ("mode", "stats", "words"),
+    [
+        ("wait", False, r"does not wait by itself.* requests: start it without --disable-log-stats, or use"),
+        ("keep", False, r"has no mode 'keep'; use 'wait'"),
+        ("abort", True, r"aborts no requests and would end by them; use 'wait'"),
+    ],
+)
+def test_old_versions_are_not_put_to_sleep_over_running_requests(
+    start: Callable[..., Vllm], mode: str, stats: bool, words: str
+) -> None:
+    server = start(running=1, version=(0, 16), stats=stats)
+    with pytest.raises(SnapshotFailed, match=rf"older than vLLM 0\.17, which {words}"):
+        hook(server, mode=mode).offload()
+    assert not server.asked("/sleep")
+
+
+def test_old_versions_sleep_when_no_request_runs(start: Callable[..., Vllm]) -> None:
+    for mode, stats in (("wait", True), ("abort", True), ("abort", False)):
+        server = start(version=(0, 16), stats=stats)
+        hook(server, mode=mode).offload()
+        assert server.asleep
+
+
 def test_a_request_at_the_last_moment_is_kept(start: Callable[..., Vllm]) -> None:
     server = start()
     sleep = server._paths["/sleep"]

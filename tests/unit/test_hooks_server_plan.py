@@ -75,6 +75,10 @@ def test_whether_an_address_is_this_machines() -> None:
         ({"level": 2}, "sleep level 2 drops the weights. Say with reload="),
         ({"drain": 0}, "0 s for 'drain' makes no sense."),
         ({"timeout": 1e9}, "for 'timeout' makes no sense."),
+        ({"deadline": -1}, "-1 s for 'deadline' makes no sense. It lies above 0"),
+        ({"deadline": float("nan")}, "nan s for 'deadline' makes no sense."),
+        ({"residue_gib": -1}, "A residue of -1 GiB is not possible. Give residue_gib="),
+        ({"residue_gib": float("inf")}, "A residue of inf GiB is not possible."),
         ({"tags": ["weights"]}, "Only SGLang releases by tag"),
         ({"kind": "sglang"}, "a second release ends it. Give asleep="),
         ({"kind": "sglang", "asleep": False, "level": 2}, "Sleep levels and their reload method are vLLM's"),
@@ -96,6 +100,15 @@ def test_it_is_a_hook_that_leaves_something_on_the_device() -> None:
     assert Offer(hook, ("s",), None).described() == {
         **{"name": "Server", "slices": ["s"], "self": False, "residue": 3 * 1024**3, "overlaps": False}
     }
+
+
+@pytest.mark.parametrize(
+    ("tags", "released"),
+    [("weights", ("weights",)), (["weights", "kv_cache"], ("weights", "kv_cache")), ("", ()), ((), ())],
+)
+def test_one_tag_may_be_given_as_it_is(tags: str | list[str], released: tuple[str, ...]) -> None:
+    hook = Server(URL, kind="sglang", asleep=False, tags=tags)
+    assert hook._servers[0].plan.tags == released
 
 
 def test_a_plan_survives_being_told() -> None:

@@ -340,6 +340,8 @@ async def test_plain_functions_that_fill_the_weights_do_not_hold_up_the_loop() -
         (LLM(), {"level": 2}, "sleep level 2 drops the weights"),
         (LLM(), {"level": 0}, "There is no sleep level 0"),
         (LLM(), {"mode": "now"}, "is no mode of going to sleep"),
+        (LLM(), {"deadline": 0}, "0 s for 'deadline' makes no sense"),
+        (LLM(), {"residue_gib": -1}, "A residue of -1 GiB is not possible"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(engine: Any, options: dict[str, Any], words: str) -> None:
