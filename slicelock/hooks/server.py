@@ -21,7 +21,8 @@ class Server:
     ask nobody for a password. `token`: the key of a server that asks for one all the same; it is never shown.
     `mode`: what becomes of requests under way: `wait` for them, `keep` them standing still, `abort` them.
     `drain`, `timeout`, `deadline`: seconds for requests to end, for one answer, and for everything.
-    `level`: vLLM's; 1 keeps the weights in host memory, 2 drops them. `tags`: SGLang's, one or several; empty: all.
+    `level`: vLLM's; 1 keeps the weights in host memory, 2 drops them. `tags`: SGLang's, one or several; none:
+    all.
     `reload`: fills dropped weights again, between the weights' and the cache's coming back: a callable, plain
     or a coroutine function, called once for all servers; or the name of a method of vLLM's workers.
     `asleep`: needed for SGLang, which cannot be asked: a callable that says whether the framework has

@@ -19,7 +19,7 @@ from slicelock.hooks.torch_offload.fleet import Fleet
 from slicelock.hooks.torch_offload.inventory import ByDevice, Inventory, Load
 from slicelock.hooks.torch_offload.layout import DROPPED, Place, room_needed
 from slicelock.hooks.torch_offload.pool import SETTING
-from slicelock.hooks.torch_offload.refusals import refuse_at_a_glance, refuse_frameworks
+from slicelock.hooks.torch_offload.refusals import refuse_at_a_glance
 from slicelock.hooks.torch_offload.saving import HostCopies
 from slicelock.hooks.torch_offload.things import is_optimizer
 from slicelock.hooks.torch_offload.torch_module import load_torch
@@ -66,7 +66,6 @@ class TorchOffload:
         self._lock = threading.RLock()
         self._expecting: set[int] = set()  # optimizers whose next step is waited for
         self.last = Moved(0)
-        refuse_frameworks(self._torch, self._inventory.everything())
         self._foresee()
         self._foresee_after_step()
 

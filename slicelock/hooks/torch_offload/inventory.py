@@ -36,10 +36,6 @@ class Inventory:
         self.things, self.discard = things, _pairs(discard)
         self._torch, self._machine = torch, machine
 
-    def everything(self) -> list[Any]:
-        """All things, also those to discard."""
-        return [*self.things, *(thing for thing, _ in self.discard)]
-
     def look(self, *, call: bool) -> Found:
         """What there is now; `call`: ask callables too. What is both kept and discarded is kept."""
         walk = Walk(self._torch, call=call)

@@ -1,4 +1,4 @@
-"""What TorchOffload must not touch: found and named before anything changes, each with the way out."""
+"""Storages that TorchOffload must not touch, found and named before anything changes, with the way out."""
 
 from __future__ import annotations
 
@@ -12,49 +12,10 @@ from itertools import pairwise
 from typing import Any, cast
 from weakref import WeakSet
 
-from slicelock.errors import ConfigurationError, SnapshotFailed
+from slicelock.errors import SnapshotFailed
 from slicelock.hooks.torch_offload.layout import Place
-from slicelock.hooks.torch_offload.things import is_optimizer
 
-FRAMEWORKS = {
-    "deepspeed": "engine.offload_states() before a turn ends and engine.reload_states() when one has begun",
-    "megatron": "its own offload of buffers before a turn ends and their reload when one has begun",
-}
-MARKS = {"ds_id": "deepspeed", "main_grad": "megatron"}
-"""Attributes that these frameworks put on the parameters whose memory they manage."""
 NAMED = 3
-
-
-def refuse_frameworks(torch: Any, things: Iterable[Any]) -> None:
-    """ConfigurationError for modules and optimizers whose memory DeepSpeed or Megatron manages."""
-    for thing in things:
-        if isinstance(thing, list | tuple):
-            refuse_frameworks(torch, cast(Sequence[Any], thing))
-        elif framework := _framework_of(torch, thing):
-            raise ConfigurationError(
-                f"{type(thing).__name__} belongs to {framework}, which keeps tensors in buffers of its own; "
-                "TorchOffload cannot see those.",
-                advice=f"Use {FRAMEWORKS[framework]}, and register slicelock.hooks.SelfOffload().",
-            )
-
-
-def _framework_of(torch: Any, thing: Any) -> str:
-    if isinstance(thing, torch.nn.Module):
-        root = next((_root(part) for part in thing.modules() if _root(part) in FRAMEWORKS), "")
-        return root or _marked(thing.parameters())
-    return _root(thing) if is_optimizer(thing) and _root(thing) in FRAMEWORKS else ""
-
-
-def _root(thing: Any) -> str:
-    return type(thing).__module__.partition(".")[0]
-
-
-def _marked(parameters: Iterable[Any]) -> str:
-    for parameter in parameters:
-        for mark, framework in MARKS.items():
-            if hasattr(parameter, mark):
-                return framework
-    return ""
 
 
 def refuse_at_a_glance(places: Sequence[Place]) -> None:

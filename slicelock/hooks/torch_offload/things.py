@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from slicelock.errors import ConfigurationError
+from slicelock.hooks.torch_offload.frameworks import refuse_managed_module, refuse_managed_optimizer
 
 PLAIN = (str, bytes, int, float, complex, bool, type(None))
 CONTAINERS = (Mapping, list, tuple, set, frozenset)
@@ -26,7 +27,9 @@ class Walk:
         self._seen: set[int] = set()
 
     def of(self, thing: Any, name: str = "") -> Iterator[Named]:
-        """The tensors of one thing. ConfigurationError for what can have none."""
+        """The tensors of one thing. ConfigurationError for what can have none, and for what belongs to a
+        framework that manages its memory itself.
+        """
         name = name or type(thing).__name__
         walker = self._walker(thing)
         if walker is None:
@@ -56,6 +59,7 @@ class Walk:
             yield from _plain_tensors(self._torch, tensor.grad, f"{name}.grad")
 
     def _module(self, module: Any, name: str) -> Iterator[Named]:
+        refuse_managed_module(module)
         for path, parameter in module.named_parameters(remove_duplicate=False):
             yield from self._tensor(parameter, f"{name}.{path}")
         for path, buffer in module.named_buffers(remove_duplicate=False):
@@ -64,6 +68,7 @@ class Walk:
             yield from self._tensor(flat, f"{name}.{path}")
 
     def _optimizer(self, optimizer: Any, name: str) -> Iterator[Named]:
+        refuse_managed_optimizer(optimizer)
         yield from self._inside(optimizer.param_groups, f"{name}.param_groups")
         yield from self._inside(optimizer.state, f"{name}.state")
 
