@@ -37,6 +37,10 @@ class AcquireReply(Reply):
     slice: str = ""
 
 
+WAITING = frozenset({"SWITCHING", "QUEUED", "GATHERING"})
+"""Outcomes of an acquire whose turn has not begun: Redis knows the slices and the request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Acquire(Command[AcquireReply]):
     """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this

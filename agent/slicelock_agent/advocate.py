@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from slicelock.errors import SlicelockError, StoreError
 from slicelock.states import RunState
-from slicelock.wire import Acquire, AcquireReply, Cancel, Yield
+from slicelock.wire import WAITING, Acquire, AcquireReply, Cancel, Yield
 from slicelock_agent import processes
 from slicelock_agent.registry import Process, Registry
 from slicelock_agent.store import Runner
@@ -35,7 +35,6 @@ FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
 """After a turn in which it did not, it is not asked for so long; doubled each time."""
 LEASE_MS, WAIT_MS = 60_000, 15_000
 MEMBER = "agent"
-WAITING = frozenset({"QUEUED", "SWITCHING", "GATHERING"})
 
 
 @dataclass(slots=True)

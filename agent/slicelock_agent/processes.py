@@ -168,14 +168,19 @@ def _walk(namespaces: Collection[int]) -> dict[int, dict[int, int]]:
 # ---------------------------------------------------------------- what may be killed
 
 
-def started_for(pid: int) -> tuple[str, str]:
-    """The run and the job that a process was started for, by its first environment; OSError: hidden, or gone.
+def environment_of(pid: int) -> dict[str, str]:
+    """What a process was started with; OSError: hidden, or gone.
 
     Whoever starts a process decides on it, and nobody can change it afterwards.
     """
-    parts = (part.partition(b"=") for part in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    words = {name: value for name, _, value in parts}
-    run, job = (words.get(name.encode(), b"").decode(errors="replace") for name in TAGS)
+    raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    return {name: value for name, equals, value in (one.partition("=") for one in raw.split("\0")) if equals}
+
+
+def started_for(pid: int) -> tuple[str, str]:
+    """The run and the job that a process was started for; OSError: hidden, or gone."""
+    words = environment_of(pid)
+    run, job = (words.get(name, "") for name in TAGS)
     return run, job
 
 

@@ -17,10 +17,9 @@ from slicelock.bench.swap_driver import Driver
 from slicelock.bench.swap_stage import Actor
 from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.exchange import Exchange
-from slicelock.host_memory import readable
+from slicelock.host_memory import GIB, readable
 from slicelock.scratch import scratch
 
-GIB = 1 << 30
 SPARE = 2 * GIB
 """Device memory beside the tensors: contexts, and what must stay free."""
 MARGIN = GIB // 2

@@ -126,7 +126,8 @@ def swap(
     debug: options.Debug = False,
 ) -> None:
     """GPU jobs out and in, alone and overlapped, against plain copies of pinned memory (needs a GPU)."""
-    from slicelock.bench.swap import GIB, measure
+    from slicelock.bench.swap import measure
+    from slicelock.host_memory import GIB
 
     with measuring() as tell:
         figures = measure(round(gib * GIB), cycles, tell)

@@ -20,7 +20,7 @@ from slicelock.protocol.ledger import Ledger, Part, Who
 from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import named, refusal
 from slicelock.steps import Call, Flow, Now, Wait
-from slicelock.wire import AcquireReply, Cancel
+from slicelock.wire import WAITING, AcquireReply, Cancel
 
 log = logging.getLogger("slicelock")
 
@@ -32,7 +32,6 @@ NEXT_SLACK_S = 0.005  # after a deadline in Redis, so that asking then finds it 
 GO_ON = {"expired", "superseded", "yielded"}  # an earlier number of this turn; the next one is asked for
 NOT_OPENED = {"NO_SUCH_SLICE", "QUEUE_FULL", "RUN_LOST"}
 UNDECIDED = "UNDECIDED"  # no script's outcome: Redis did not answer, or its grant was taken back
-STANDS = {"SWITCHING", "QUEUED", "GATHERING"}  # Redis knows the slices and the request
 
 
 def acquire(ledger: Ledger, part: Part) -> Flow[None]:
@@ -181,12 +180,12 @@ def _take_answer(ledger: Ledger, part: Part, reply: AcquireReply, patience: _Pat
     if reply.outcome == "NO_SUCH_SLICE" and reply.slice in ledger.met and part.wish.wait:
         return _forgotten(ledger, part, reply, patience)
     patience.retries = 0
-    if reply.outcome in STANDS:
+    if reply.outcome in WAITING:
         patience.doubted, patience.open_k = "", part.k
         ledger.met.update(part.wish.slices)
     if reply.outcome == "QUEUED" and reply.next_ms:
         return min(ledger.who.poll_s, reply.next_ms / 1000 + NEXT_SLACK_S)
-    if reply.outcome in STANDS:
+    if reply.outcome in WAITING:
         return ledger.who.poll_s
     if reply.outcome == "TAKEN":
         return _taken(ledger, part, reply, patience)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicelock.identity import ProcessIdentity
-from slicelock_agent.processes import family, state_of, tagged, uids_of
+from slicelock_agent.processes import environment_of, family, state_of, tagged, uids_of
 
 GROUPS = Path("/sys/fs/cgroup")
 SAFE_NCCL = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
@@ -93,10 +93,9 @@ def stopped(pid: int, root: Path = GROUPS) -> str:
 def environment(pid: int) -> dict[str, str]:
     """What the process was started with; empty when it cannot be read."""
     try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+        return environment_of(pid)
     except OSError:
         return {}
-    return {name: value for name, equals, value in (one.partition("=") for one in raw.split("\0")) if equals}
 
 
 def unsafe_nccl(pid: int) -> list[str]:

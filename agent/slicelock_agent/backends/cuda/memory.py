@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from slicelock.host_memory import readable
+from slicelock.host_memory import GIB, readable
 from slicelock_agent.backends.cuda.discovery import Process, described
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience
 from slicelock_agent.nvml import Gpus
 from slicelock_agent.processes import FIRST_NAMESPACE, namespace_of
 
-GIB = 1 << 30
 MARGIN, MARGIN_SHARE = GIB, 0.02
 """What must stay free beside a restored run: the larger of 1 GiB and 2 % of what it needs."""
 CONTEXT = 2 * GIB
