@@ -176,9 +176,11 @@ class Switcher:
         """After a start: take over what only the devices know, and remove what nobody wants."""
         page, accelerator = self.at.page, self.at.accelerator
         run, top = accelerator.found(self.at.devices)
+        # A device that held nothing of a run keeps its name when the rest is saved: the page knows better.
         known = any(stay.state in ON_DEVICE | UNFINISHED for stay in page.stays.values())
-        if top > page.top or (run and not known):
-            page.adopt(top, None if known or not run else Stay(run, RunState.LOADED))
+        unknown = run if run not in page.stays and not known else ""
+        if top > page.top or unknown:
+            page.adopt(top, Stay(unknown, RunState.LOADED) if unknown else None)
         images = frozenset(stay.image for stay in page.stays.values() if stay.image)
         await accelerator.tidy(self.at.name, self.at.devices, images)
         self._look.set()

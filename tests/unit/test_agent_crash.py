@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from slicelock_agent.backends.base import BackendContext
 from slicelock_agent.backends.sim import SimBackend
@@ -181,6 +181,7 @@ steps = st.lists(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example(plan=[("b", 0, False), ("a", 0, False), ("b", 7, False), ("a", 0, False)], seed=0)
 @given(plan=steps, seed=st.integers(0, 1000))
 def test_killed_anywhere_the_agent_loses_nothing(
     fuse: Fuse, plan: list[tuple[str, int, bool]], seed: int
