@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Set
 from importlib import import_module
 from typing import Any, cast
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
 from slicelock.hooks.moved import Moved
+from slicelock.hooks.paused_memory import PausedMemory, Pool
 from slicelock.hooks.torch_offload.torch_module import load_torch
 from slicelock.host_memory import readable
 
@@ -27,19 +28,26 @@ BOOK = "_slicelock_book"
 class MemorySaver:
     """Pauses the regions of `torch_memory_saver`: those of one tag, or of all tags.
 
-    What the framework had paused itself stays paused on reload. The library's host backup is kept between
-    switches, so that it is pinned once. Regions without `enable_cpu_backup` lose their contents, as ever.
+    What the framework had paused itself stays paused on reload, also what it paused before this hook was
+    made. The library's host backup is kept between switches, so that it is pinned once. Regions without
+    `enable_cpu_backup` lose their contents, as ever.
 
-    ConfigurationError when the library is not installed.
+    Before a resume there must be room for what this process's pause took, by torch's sizes of it and the
+    driver's word; what a library other than torch allocates in a region is not in that. Without NVIDIA's
+    driver there must be room for all that torch has reserved, and the hook must be made before the first
+    pause.
+
+    ConfigurationError when the library is not installed, or has paused memory of unknown tags already.
     """
 
     def __init__(self, tag: str | None = None) -> None:
         self._tag = tag
         self._torch = load_torch()
         self._saver = _library()
-        self._book = Book.of(self._saver)
+        self._memory = PausedMemory(self._torch)
+        self._book = Book.of(self._saver, self._memory)
         self._paused: tuple[str | None, ...] = ()
-        self._freed: dict[int, int] = {}
+        self._taken: Set[int] = frozenset()
         self.last = Moved(0)
 
     def offload(self) -> Moved:
@@ -52,7 +60,7 @@ class MemorySaver:
         if not tags:
             return Moved(0)
         self._settle()
-        before = self._free()
+        before, free = self._memory.addresses().keys(), self._free()
         try:
             for tag in tags:
                 self._book.pause(tag, ours=True)
@@ -60,9 +68,11 @@ class MemorySaver:
         except Exception as failure:
             self._resume()
             raise SnapshotFailed(f"Pausing failed: {failure} What had been paused is resumed.") from failure
-        after = self._free()
-        self._freed = {index: max(0, after[index] - before[index]) for index in before}
-        self.last = Moved(sum(self._freed.values()), seconds=time.monotonic() - begun)
+        self._taken = self._memory.addresses().keys() - before
+        moved = sum(self._memory.sizes(self._taken).values())
+        if not self._memory.is_known:  # by what is free now, for what that is worth
+            moved = sum(max(0, now - free.get(index, now)) for index, now in self._free().items())
+        self.last = Moved(moved, seconds=time.monotonic() - begun)
         return self.last
 
     def reload(self) -> Moved:
@@ -75,8 +85,7 @@ class MemorySaver:
         self._refuse_full()
         self._resume()
         self._settle()
-        self.last = Moved(sum(self._freed.values()), seconds=time.monotonic() - begun)
-        self._freed = {}
+        self.last = Moved(int(self.last), seconds=time.monotonic() - begun)
         return self.last
 
     def _resume(self) -> None:
@@ -94,8 +103,10 @@ class MemorySaver:
             self._saver.retain_cpu_backup = True
 
     def _refuse_full(self) -> None:
+        known = self._memory.is_known
+        sizes = self._memory.sizes(self._taken)
         for index, free in self._free().items():
-            needed = self._freed.get(index, 0)
+            needed = sizes[index] if known else int(self._torch.cuda.memory_reserved(index))
             if free < needed:
                 raise RestoreFailed(
                     f"cuda:{index} has {readable(free)} free, and {readable(needed)} are to come back; "
@@ -114,7 +125,7 @@ class MemorySaver:
         """The devices that this process has memory on; asking about others would cost it a context there."""
         cuda = self._torch.cuda
         used = [index for index in range(cuda.device_count()) if cuda.memory_reserved(index)]
-        return sorted({*used, *self._freed}) or [int(cuda.current_device())]
+        return used or [int(cuda.current_device())]
 
 
 class Book:
@@ -122,22 +133,24 @@ class Book:
     `cuda_graph`, so that a framework's own calls are in it too.
     """
 
-    def __init__(self, saver: Any) -> None:
+    def __init__(self, saver: Any, paused: Set[str] = frozenset()) -> None:
         self._saver = saver
         self._pause, self._resume = saver.pause, saver.resume
         self._lock = threading.RLock()
-        self._tags = _tags_of(saver)
+        self._tags = set(_tags_of(saver).values())
         self._all: bool | None = (
             None  # of tags that have no word of their own: None is awake, else whether by us
         )
-        self._each: dict[str, bool | None] = {}
+        self._each: dict[str, bool | None] = dict.fromkeys(paused, False)
 
     @classmethod
-    def of(cls, saver: Any) -> Book:
-        """The saver's book; there is one for each saver."""
+    def of(cls, saver: Any, memory: PausedMemory) -> Book:
+        """The saver's book; there is one for each saver. It begins with what is paused already:
+        ConfigurationError where the tag of that cannot be told.
+        """
         attributes = cast(dict[str, Any], vars(saver))
         if BOOK not in attributes:
-            book = cls(saver)
+            book = cls(saver, _paused_tags(saver, memory))
             stand_ins = {"pause": book.pause, "resume": book.resume}
             stand_ins |= {name: book.noting(getattr(saver, name)) for name in ("region", "cuda_graph")}
             attributes.update(stand_ins, **{BOOK: book})
@@ -213,10 +226,25 @@ def _refused(verb: str, tag: str | None, why: str, ours: bool) -> SlicelockError
     )
 
 
-def _tags_of(saver: Any) -> set[str]:
-    """The tags of regions that were there before the book."""
-    pools: Iterable[Any] = getattr(getattr(saver, "_impl", None), "_mem_pools", ())
-    return {str(key[0]) for key in pools}
+def _tags_of(saver: Any) -> dict[Pool, str]:
+    """The tags of regions that were there before the book, by the pool of torch's allocator."""
+    pools: Mapping[Any, Any] = getattr(getattr(saver, "_impl", None), "_mem_pools", {})
+    return {tuple(pool.id): str(key[0]) for key, pool in pools.items()}
+
+
+def _paused_tags(saver: Any, memory: PausedMemory) -> Set[str]:
+    """The tags that were paused before the book."""
+    if getattr(saver, "_impl", None) is None:
+        return frozenset()
+    tags, paused = _tags_of(saver), memory.addresses()
+    if unknown := {address for address, pool in paused.items() if pool not in tags}:
+        nbytes = sum(memory.sizes(unknown).values())
+        raise ConfigurationError(
+            f"torch_memory_saver has paused {readable(nbytes)} outside its regions, as of CUDA graphs, "
+            "before the hook was made; by which tag cannot be told.",
+            advice="Make MemorySaver before the first pause, or when everything is resumed.",
+        )
+    return {tags[pool] for pool in paused.values()}
 
 
 def _library() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, SnapshotFailed
-from slicelock.hooks import MemorySaver, memory_saver
+from slicelock.hooks import MemorySaver, memory_saver, paused_memory
 
 GIB = 1 << 30
 
@@ -24,12 +24,16 @@ class Device:
     def __init__(self, total: int) -> None:
         self.free = total
         self.settled = 0
+        self.segments: list[dict[str, Any]] = []
 
     def device_count(self) -> int:
         return 2
 
     def memory_reserved(self, index: int) -> int:
-        return 1 if index == 0 else 0
+        return sum(one["total_size"] for one in self.memory_snapshot() if one["device"] == index)
+
+    def memory_snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        return self.segments
 
     def mem_get_info(self, index: int) -> tuple[int, int]:
         assert index == 0, "asking about the other device would make a context there"
@@ -58,14 +62,27 @@ class Library:
 
     def allocate(self, tag: str, nbytes: int) -> None:
         with self.region(tag=tag, enable_cpu_backup=True):
-            self.memory[tag] = self.memory.get(tag, 0) + nbytes
-            self._device.free -= nbytes
+            self.take(tag, nbytes, self._impl._mem_pools[tag, True, 0].id)
+
+    def take(self, tag: str, nbytes: int, pool: tuple[int, int]) -> None:
+        """Memory of a tag in one more segment of torch's."""
+        self.memory[tag] = self.memory.get(tag, 0) + nbytes
+        self._device.free -= nbytes
+        facts = {"device": 0, "address": len(self._device.segments) << 40, "total_size": nbytes}
+        self._device.segments.append({**facts, "segment_pool_id": pool, "tag": tag})
+
+    def is_mapped(self, address: int) -> bool:
+        """The driver's answer."""
+        return all(
+            one["tag"] not in self.paused for one in self._device.segments if one["address"] == address
+        )
 
     @contextmanager
     def region(self, tag: str = "default", enable_cpu_backup: bool = False) -> Any:
         if self._impl is None:
             self._impl = SimpleNamespace(_mem_pools={})
-        self._impl._mem_pools[(tag, enable_cpu_backup, 0)] = object()
+        pools = self._impl._mem_pools
+        pools.setdefault((tag, enable_cpu_backup, 0), SimpleNamespace(id=(0, len(pools) + 1)))
         yield
 
     @contextmanager
@@ -105,6 +122,7 @@ def saver(device: Device, monkeypatch: pytest.MonkeyPatch) -> Library:
     module.torch_memory_saver = library  # type: ignore[attr-defined]
     monkeypatch.setitem(__import__("sys").modules, "torch_memory_saver", module)
     monkeypatch.setattr(memory_saver, "load_torch", lambda: SimpleNamespace(cuda=device))
+    monkeypatch.setattr(paused_memory, "Driver", lambda: library)
     library.allocate("weights", 4 * GIB)
     library.allocate("cache", 2 * GIB)
     return library
@@ -201,7 +219,7 @@ def test_tags_that_appear_later_are_known(saver: Library) -> None:
     saver.pause("cache")
     saver.allocate("later", GIB)
     with saver.cuda_graph(object(), tag="graph"):
-        saver.memory["graph"] = GIB
+        saver.take("graph", GIB, (7, 0))
     assert hook.offload() == 6 * GIB
     assert saver.paused == {"weights", "cache", "later", "graph"}
     hook.reload()
@@ -218,6 +236,86 @@ def test_nothing_is_resumed_without_room(saver: Library, device: Device) -> None
         hook.reload()
     device.free = 6 * GIB
     assert hook.reload() == 6 * GIB
+
+
+@pytest.mark.parametrize("others", [-5 * GIB, 5 * GIB])
+def test_the_room_needed_is_the_same_whatever_others_do_meanwhile(
+    saver: Library, device: Device, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    hook = MemorySaver()
+    original = hook._book._pause
+
+    def pause(tag: str | None) -> None:
+        original(tag)
+        device.free += others
+
+    monkeypatch.setattr(hook._book, "_pause", pause)
+    assert hook.offload() == 6 * GIB
+    device.free = 6 * GIB - 1
+    with pytest.raises(RestoreFailed, match=r"6\.00 GiB are to come back; nothing was resumed"):
+        hook.reload()
+    device.free = 6 * GIB
+    assert hook.reload() == 6 * GIB
+
+
+def test_only_what_was_paused_needs_room(saver: Library, device: Device) -> None:
+    hook = MemorySaver("cache")
+    with saver.cuda_graph(object(), tag="cache"):
+        saver.take("cache", GIB, (7, 0))
+    hook.offload()
+    device.free = 2 * GIB
+    with pytest.raises(RestoreFailed, match=r"3\.00 GiB are to come back"):
+        hook.reload()
+    device.free = 3 * GIB
+    assert hook.reload() == 3 * GIB
+
+
+def test_without_a_driver_to_be_asked_there_must_be_room_for_all_that_torch_has(
+    saver: Library, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise ConfigurationError("no libcuda")
+
+    monkeypatch.setattr(paused_memory, "Driver", missing)
+    hook = MemorySaver("cache")
+    assert hook.offload() == 2 * GIB
+    device.free = 5 * GIB
+    with pytest.raises(RestoreFailed, match=r"6\.00 GiB are to come back"):
+        hook.reload()
+    device.free = 6 * GIB
+    assert hook.reload() == 2 * GIB
+
+
+# ------------------------------------------------------------ paused before the hook was made
+
+
+@pytest.mark.parametrize("tag", [None, "cache"])
+def test_what_was_paused_before_the_hook_is_known(saver: Library, tag: str | None) -> None:
+    saver.pause("cache")
+    hook = MemorySaver(tag)
+    assert hook.offload() == (0 if tag else 4 * GIB)
+    hook.reload()
+    assert saver.paused == {"cache"}
+    saver.resume("cache")
+    assert hook.offload() == (2 if tag else 6) * GIB
+
+
+def test_everything_was_paused_before_the_hook(saver: Library) -> None:
+    saver.pause()
+    hook = MemorySaver()
+    assert (hook.offload(), hook.reload()) == (0, 0)
+    saver.resume()
+    assert hook.offload() == 6 * GIB
+
+
+def test_graphs_paused_before_the_hook_are_refused_with_the_way_out(saver: Library) -> None:
+    with saver.cuda_graph(object(), tag="graph"):
+        saver.take("graph", GIB, (7, 0))
+    saver.pause("graph")
+    with pytest.raises(ConfigurationError, match=r"has paused 1\.00 GiB outside.*before the first pause"):
+        MemorySaver()
+    saver.resume("graph")
+    assert MemorySaver().offload() == 7 * GIB
 
 
 def test_a_pause_that_fails_half_way_is_undone(saver: Library, monkeypatch: pytest.MonkeyPatch) -> None:

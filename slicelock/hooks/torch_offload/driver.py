@@ -1,5 +1,5 @@
-"""The few calls of the NVIDIA driver that torch does not offer: pinning what is not torch's, and plain
-copies.
+"""The few calls of the NVIDIA driver that torch does not offer: pinning what is not torch's, plain copies,
+and whether there is memory at an address.
 
 A copy through torch costs several microseconds of Python for each tensor; these cost about one.
 """
@@ -12,7 +12,8 @@ from slicelock.errors import ConfigurationError, SlicelockError
 
 PORTABLE = 1  # pinned for every context of the process
 RELAXED = 2
-SUCCESS = 0
+SUCCESS, INVALID_VALUE = 0, 1
+MAPPED = 13  # CU_POINTER_ATTRIBUTE_MAPPED
 
 
 class DriverError(SlicelockError):
@@ -33,6 +34,7 @@ class Driver:
         lib.cuMemHostRegister_v2.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint]
         lib.cuMemHostUnregister.argtypes = [ctypes.c_void_p]
         lib.cuMemcpyAsync.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p]
+        lib.cuPointerGetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
         lib.cuThreadExchangeStreamCaptureMode.argtypes = [ctypes.POINTER(ctypes.c_int)]
         lib.cuGetErrorName.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
         self._lib = lib
@@ -55,6 +57,15 @@ class Driver:
         """Queue a copy between two addresses; which of them are the device's, the driver knows."""
         if code := self._copy(target, source, nbytes, stream):
             self._check(code, f"copying {nbytes} bytes")
+
+    def is_mapped(self, address: int) -> bool:
+        """Whether there is memory behind an address that was reserved for a device's."""
+        mapped = ctypes.c_uint64(0)
+        code = self._lib.cuPointerGetAttribute(ctypes.byref(mapped), MAPPED, address)
+        if code == INVALID_VALUE:  # how drivers answer for a reserved range without any memory
+            return False
+        self._check(code, "asking about an address")
+        return bool(mapped.value)
 
     def _check(self, code: int, what: str) -> None:
         if code != SUCCESS:

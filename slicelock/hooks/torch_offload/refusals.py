@@ -68,7 +68,7 @@ class Segments:
     @classmethod
     def of(cls, torch: Any, device: int) -> Segments:
         """What the allocator says of one device."""
-        return cls(_segment(one) for one in _snapshot(torch) if one["device"] == device)
+        return cls(_segment(one) for one in snapshot(torch) if one["device"] == device)
 
     def at(self, address: int) -> Segment | None:
         """The one that holds an address."""
@@ -82,7 +82,8 @@ class Segments:
         return any(one.pool[0] and one.in_use for one in self._segments)
 
 
-def _snapshot(torch: Any) -> list[dict[str, Any]]:
+def snapshot(torch: Any) -> list[dict[str, Any]]:
+    """The segments of torch's allocator, on all devices."""
     try:
         return torch.cuda.memory_snapshot(include_traces=False)
     except TypeError:  # before torch 2.12
