@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
+try:
+    import torch
+except ImportError as missing:
+    sys.exit(f"This example needs PyTorch ({missing}): pip install torch.")
 from torch import nn
 
 import slicelock

@@ -25,7 +25,10 @@ import sys
 import time
 from collections.abc import Callable
 
-import torch
+try:
+    import torch
+except ImportError as missing:
+    sys.exit(f"This example needs PyTorch ({missing}): pip install torch.")
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -17,7 +17,10 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError as missing:
+    sys.exit(f"This example needs PyTorch ({missing}): pip install torch.")
 import torch.distributed as dist
 import torch_grpo as grpo
 from torch import Tensor
@@ -72,6 +75,8 @@ def average_gradients(model: torch.nn.Module) -> None:
 
 
 if __name__ == "__main__":
+    if "LOCAL_RANK" not in os.environ:
+        sys.exit("This example has several ranks: start it with torchrun, as its first lines show.")
     own_gpu = device_of(int(os.environ["LOCAL_RANK"]))
     if own_gpu.type == "cuda":
         torch.cuda.set_device(own_gpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,24 @@ def test_no_setting_is_read_by_hand(name: str) -> None:
     words = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     code = [word for word in words if isinstance(word, str) and word.startswith("SLICELOCK_")]
     assert code == []
+
+
+def outcome(name: str, prelude: str = "") -> tuple[int, str]:
+    """How an example ends, and what it says on stderr."""
+    code = f"import runpy, sys; {prelude}; runpy.run_path({name!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=EXAMPLES, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_without_pytorch_there_is_one_line(name: str) -> None:
+    code, told = outcome(name, "sys.modules['torch'] = None")
+    assert code == 1
+    assert told.startswith("This example needs PyTorch (")
+    assert told.endswith("): pip install torch.\n")
+    assert told.count("\n") == 1
 
 
 def test_the_shell_script_is_one(tmp_path: Path) -> None:
