@@ -145,7 +145,7 @@ torch.cuda.synchronize()
 free = torch.cuda.mem_get_info()[0]
 for _ in range(3):
     moved = hook.offload()
-    assert 640 << 20 <= moved < 800 << 20, moved
+    assert 640 << 20 <= moved < 1 << 30, moved
     assert torch.cuda.mem_get_info()[0] >= free + (600 << 20)
     assert hook.offload() == 0
     try:

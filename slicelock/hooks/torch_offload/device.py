@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -10,11 +11,13 @@ from typing import Any, Protocol
 
 from slicelock.errors import ConfigurationError
 from slicelock.hooks.torch_offload.driver import Driver
-from slicelock.hooks.torch_offload.guard import Guard, guard_for
+from slicelock.hooks.torch_offload.guard import Guard, NoGuard, guard_for, warn_of_no_guard
 from slicelock.hooks.torch_offload.layout import Place
 from slicelock.hooks.torch_offload.pages import Pages
 from slicelock.hooks.torch_offload.pool import Allowance, Memory, Pinner, block_for, process_allowance
 from slicelock.hooks.torch_offload.refusals import Segments, instances_of, refuse_by_allocator, refuse_graphs
+
+log = logging.getLogger("slicelock")
 
 CHUNK = 128 << 20
 """Allocated, admitted and released at a time. What was just freed the driver still clears for a while, so
@@ -201,6 +204,8 @@ class CudaMachine:
         self._driver: Driver | None = None
         self._devices: dict[int, CudaDevice] = {}
         self.guard = guard_for(torch)
+        if not _warn_of_no_gpu(torch) and isinstance(self.guard, NoGuard):
+            warn_of_no_guard()
         self.allowance = process_allowance()
         self.block, self.chunk = block_for(self.allowance.limit), CHUNK
 
@@ -227,6 +232,24 @@ class CudaMachine:
                 f"torch allocates device memory through {backend!r}, which TorchOffload cannot release.",
                 advice="Use torch's own allocator (no `backend:` in PYTORCH_CUDA_ALLOC_CONF).",
             )
+
+
+def _warn_of_no_gpu(torch: Any) -> bool:
+    """Whether there is none. By the count, which torch takes from NVML: asking for more would begin CUDA,
+    which forks do not bear.
+    """
+    if torch.version.cuda is None:
+        why, remedy = "this torch is built without CUDA", "Install a CUDA build of torch"
+    elif not torch.cuda.device_count():
+        why, remedy = "torch sees no GPU", "Look at `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+    else:
+        return False
+    log.warning(
+        "TorchOffload has nothing to move: %s. %s, or register it only where torch.cuda.is_available().",
+        why,
+        remedy,
+    )
+    return True
 
 
 def key_of(torch: Any, index: int) -> str:

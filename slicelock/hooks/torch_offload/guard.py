@@ -7,19 +7,26 @@ that setting it changes are found on a scratch storage and put back afterwards, 
 works there.
 
 What stays torch's own words: making a view of an offloaded tensor (`t[0]`, `F.linear`) fails before any
-access, with "setStorage: ... out of bounds for storage of size 0".
+access, with "setStorage: ... out of bounds for storage of size 0". A module that is called as a whole says
+what happened before it comes to that.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
-MESSAGE = (
-    "slicelock: this tensor is offloaded to host memory, because another run has its turn on the device. "
+log = logging.getLogger("slicelock")
+
+OFFLOADED = (
+    "slicelock: {what} is offloaded to host memory, because another run has its turn on the device. "
     "Use it inside a turn; to save a model without one, use state_dict() of the TorchOffload hook."
 )
+MESSAGE = OFFLOADED.format(what="this tensor")
 SCRATCH_BYTES = 8
 LOOKED_AT = 96
 """Bytes of torch's StorageImpl that are compared; it has no fewer in any version with the flag."""
@@ -77,6 +84,43 @@ class ByteGuard:
         first, last = self._offsets
         both = ctypes.string_at(address + first, last - first + 1)
         return bytes((both[0], both[-1]))
+
+
+class ClosedModules:
+    """Modules that are away: calling one is an error that says so. Opened, they have their own hooks only."""
+
+    def __init__(self) -> None:
+        self._modules: list[Any] = []
+        self._handles: list[Any] = []
+
+    def choose(self, modules: Iterable[Any]) -> None:
+        """Which they are; they are open."""
+        self.open()
+        self._modules = list(modules)
+
+    def close(self) -> None:
+        """Refuse calls, before anything that others do first, as FSDP gathers."""
+        self.open()
+        for module in self._modules:
+            self._handles.append(module.register_forward_pre_hook(_refuse_call, prepend=True))
+
+    def open(self) -> None:
+        """Allow calls."""
+        while self._handles:
+            self._handles.pop().remove()
+
+
+def _refuse_call(module: Any, _arguments: object) -> None:
+    raise RuntimeError(OFFLOADED.format(what=f"this {type(module).__name__}"))
+
+
+@cache  # once
+def warn_of_no_guard() -> None:
+    """Say what it means that there is none."""
+    log.warning(
+        "this torch cannot make an error of touching an offloaded tensor: outside a turn a kernel reads "
+        "address 0, after which the process can only end; use offloaded tensors inside turns only"
+    )
 
 
 def guard_for(torch: Any) -> Guard:

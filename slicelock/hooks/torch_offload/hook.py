@@ -16,11 +16,12 @@ from slicelock.exchange import ComingSide, Exchange, LeavingSide
 from slicelock.hooks.moved import Moved
 from slicelock.hooks.torch_offload.device import CudaMachine, Machine
 from slicelock.hooks.torch_offload.fleet import Fleet
+from slicelock.hooks.torch_offload.guard import ClosedModules
 from slicelock.hooks.torch_offload.inventory import ByDevice, Inventory, Load
 from slicelock.hooks.torch_offload.layout import DROPPED, Place, room_needed
 from slicelock.hooks.torch_offload.pool import SETTING
 from slicelock.hooks.torch_offload.refusals import refuse_at_a_glance
-from slicelock.hooks.torch_offload.saving import HostCopies
+from slicelock.hooks.torch_offload.saving import HostCopies, refuse_gathering
 from slicelock.hooks.torch_offload.things import is_optimizer
 from slicelock.hooks.torch_offload.torch_module import load_torch
 from slicelock.hooks.torch_offload.transfer import Mover, moved_bytes
@@ -63,6 +64,7 @@ class TorchOffload:
         self._fleet = Fleet(machine)
         self._graphs_elsewhere = graphs_elsewhere
         self._places: ByDevice = {}  # what is away, or on its way
+        self._closed = ClosedModules()
         self._lock = threading.RLock()
         self._expecting: set[int] = set()  # optimizers whose next step is waited for
         self.last = Moved(0)
@@ -118,11 +120,17 @@ class TorchOffload:
         """The state dict of one of the things (by default the only module), all tensors copied to host
         memory.
 
-        While offloaded it reads the host copy, so that saving needs no turn. A DTensor's copy is its local
-        shard. ConfigurationError when it is not clear which thing is meant.
+        While offloaded it reads the host copy, so that saving needs no turn. Tensors that are on the device,
+        also those that had no room in the host pool and stayed, are copied from there: that uses the device,
+        whoever has it. A DTensor's copy is its local shard; what is neither tensor, dict, list nor tuple is
+        passed on as it is. ConfigurationError when it is not clear which thing is meant, for FSDP1, which
+        would gather on the device, for a ShardedTensor, and for sparse and quantized tensors.
         """
         with self._lock:
-            return HostCopies(self._torch, self._host_place).of(self._which(thing).state_dict())
+            meant = self._which(thing)
+            if isinstance(meant, self._torch.nn.Module):
+                refuse_gathering(meant)
+            return HostCopies(self._torch, self._host_place).of(meant.state_dict())
 
     def close(self) -> None:
         """Give the pinned memory back. What is offloaded is reloaded first."""
@@ -145,7 +153,9 @@ class TorchOffload:
                 advice=f"Raise {SETTING} or the machine's limit.",
             )
         sides: dict[int, LeavingSide] = {}
+        self._closed.choose(self._inventory.modules_with(self._storages()))
         try:
+            self._closed.close()
             for index, lanes, key in self._lanes(page):
                 with suppress(ConfigurationError):  # another process of the run has the lane
                     sides[index] = lanes.leaving(key)
@@ -153,6 +163,7 @@ class TorchOffload:
                 self._places, lambda index, mover, places: self._leave(mover, places, sides.get(index))
             )
         except BaseException as failure:
+            self._closed.open()
             self._undo(failure, list(sides.values()))
             raise
         moved = Moved(moved_bytes(self._all_places()), seconds=time.monotonic() - begun, left=left)
@@ -199,9 +210,11 @@ class TorchOffload:
             self._fleet.on_all(
                 self._places, lambda index, mover, places: self._come(mover, places, sides.get(index))
             )
+            self._closed.open()
             self._load_discarded()
         except BaseException:
             self._fleet.withdraw(self._places)
+            self._closed.close()
             for side in sides.values():
                 side.gave_back()
             raise
@@ -241,6 +254,9 @@ class TorchOffload:
 
     def _all_places(self) -> list[Place]:
         return [place for places in self._places.values() for place in places]
+
+    def _storages(self) -> set[int]:
+        return {place.storage._cdata for place in self._all_places()}
 
     def _away(self) -> bool:
         return any(place.away for place in self._all_places())

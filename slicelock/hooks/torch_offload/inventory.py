@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -49,6 +49,16 @@ class Inventory:
     def modules(self) -> list[Any]:
         """The modules among the things."""
         return [one for one in self.things if isinstance(one, self._torch.nn.Module)]
+
+    def modules_with(self, storages: Set[int]) -> list[Any]:
+        """The modules among the things, also those to discard, that have a tensor in one of these."""
+        walk = Walk(self._torch, call=False)
+        dropped = [thing for thing, _ in self.discard if isinstance(thing, self._torch.nn.Module)]
+        return [
+            module
+            for module in {id(one): one for one in [*self.modules(), *dropped]}.values()
+            if any(tensor.untyped_storage()._cdata in storages for _, tensor in walk.of(module))
+        ]
 
     def _places(self, things: Iterable[Any], walk: Walk) -> ByDevice:
         tensors = (named for thing in things for named in walk.of(thing))

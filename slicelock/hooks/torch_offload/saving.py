@@ -7,10 +7,22 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, cast
 
+from slicelock.errors import ConfigurationError
 from slicelock.hooks.torch_offload.layout import Place
+from slicelock.hooks.torch_offload.things import flat_parameters, parts
 
 Find = Callable[[Any], tuple[Place, int] | None]
 """The place of a storage that is away, and its host address."""
+
+
+def refuse_gathering(module: Any) -> None:
+    """ConfigurationError for FSDP1, whose own `state_dict()` gathers all ranks' parameters on the device."""
+    if next(flat_parameters(module), None) is not None:
+        raise ConfigurationError(
+            f"{type(module).__name__} is sharded by FSDP1, whose state_dict() gathers it on the device.",
+            advice="Call its own state_dict() inside a turn, or shard by fully_shard (FSDP2): then each "
+            "rank's shards are copied.",
+        )
 
 
 class HostCopies:
@@ -22,8 +34,13 @@ class HostCopies:
 
     def of(self, value: Any) -> Any:
         """The same nesting of dicts, lists and tuples with copies for tensors; of a DTensor, its local
-        shard.
+        shard. ConfigurationError for tensors that are no plain memory.
         """
+        if callable(getattr(value, "local_shards", None)):
+            raise ConfigurationError(
+                f"A {type(value).__name__} is no plain tensor, so it is not copied.",
+                advice="Save its local_shards() inside a turn, or use DTensor.",
+            )
         if isinstance(value, self._torch.Tensor):
             return self._tensor(getattr(value, "_local_tensor", value))
         if isinstance(value, dict):
@@ -37,6 +54,11 @@ class HostCopies:
         return value
 
     def _tensor(self, tensor: Any) -> Any:
+        if parts(self._torch, tensor) is not None:
+            raise ConfigurationError(
+                f"A {type(tensor).__name__} ({tensor.layout}) is made of other tensors, so it is not copied.",
+                advice="Save it inside a turn.",
+            )
         storage = tensor.untyped_storage()
         if storage._cdata not in self._storages:
             self._storages[storage._cdata] = self._storage(storage)

@@ -64,7 +64,7 @@ class Walk:
             yield from self._tensor(parameter, f"{name}.{path}")
         for path, buffer in module.named_buffers(remove_duplicate=False):
             yield from self._tensor(buffer, f"{name}.{path}")
-        for path, flat in _flat_parameters(module):
+        for path, flat in flat_parameters(module):
             yield from self._tensor(flat, f"{name}.{path}")
 
     def _optimizer(self, optimizer: Any, name: str) -> Iterator[Named]:
@@ -111,7 +111,7 @@ def _items(container: Any) -> list[tuple[object, Any]]:
 
 
 def _plain_tensors(torch: Any, tensor: Any, name: str) -> Iterator[Named]:
-    inner = _parts(torch, tensor)
+    inner = parts(torch, tensor)
     if inner is None:
         yield name, tensor
         return
@@ -119,7 +119,7 @@ def _plain_tensors(torch: Any, tensor: Any, name: str) -> Iterator[Named]:
         yield from _plain_tensors(torch, part, f"{name}.{path}")
 
 
-def _parts(torch: Any, tensor: Any) -> list[Named] | None:
+def parts(torch: Any, tensor: Any) -> list[Named] | None:
     """What a tensor is made of; None if it has a storage of its own."""
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
         return None
@@ -135,7 +135,7 @@ def _parts(torch: Any, tensor: Any) -> list[Named] | None:
     return None
 
 
-def _flat_parameters(module: Any) -> Iterator[Named]:
+def flat_parameters(module: Any) -> Iterator[Named]:
     """FSDP1 keeps its shard in a flat parameter, of which the parameters may be views, or may be none."""
     for path, part in module.named_modules():
         flat = getattr(getattr(part, "_handle", None), "flat_param", None)

@@ -197,6 +197,29 @@ def test_discard_takes_pairs() -> None:
 # ------------------------------------------------------------ saving without a turn
 
 
+def test_a_module_says_that_it_is_away_and_has_its_own_hooks_back(offload: Any) -> None:
+    model, elsewhere, reference = torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4)
+    saved = copy.deepcopy(reference.state_dict())
+    model.register_forward_pre_hook(lambda *_: None)
+    before = list(model._forward_pre_hooks.items())
+
+    def load(one: Any) -> None:
+        one.load_state_dict(saved)
+        one(torch.ones(1, 4))
+
+    hook = offload(model, elsewhere, discard=[(reference, load)])
+    for _ in range(2):
+        hook.offload()
+        for away in (model, reference):
+            with pytest.raises(RuntimeError, match=r"slicelock: this Linear is offloaded.*inside a turn"):
+                away(torch.ones(1, 4))
+        assert elsewhere(torch.ones(1)) == 1
+        hook.reload()
+        assert list(model._forward_pre_hooks.items()) == before
+        assert not reference._forward_pre_hooks
+        assert model(torch.ones(1, 4)).shape == (1, 4)
+
+
 def test_a_state_dict_is_read_from_the_host_copy(offload: Any) -> None:
     model, optimizer = model_and_optimizer()
     step(model, optimizer, 0)
