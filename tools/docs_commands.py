@@ -66,7 +66,8 @@ def name(parameter: Any) -> str:
     if is_argument(parameter):
         return code(parameter.metavar or parameter.name.upper())
     names = ", ".join(code(one) for one in parameter.opts)
-    return names if parameter.is_flag else f"{names} {code(parameter.metavar or parameter.name.upper())}"
+    taken = code(parameter.metavar or parameter.name.upper().rstrip("_"))
+    return names if parameter.is_flag else f"{names} {taken}"
 
 
 def default(parameter: Any) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from importlib import metadata
 from typing import Annotated, Any, cast
@@ -25,14 +26,31 @@ ORDER = (
 )
 
 
+def _no_type(ctx: object) -> None:
+    """What stands behind an argument in the help."""
+
+
 def _plain(params: list[Any]) -> list[Any]:
-    """Help shows nothing behind a flag, and behind an option its name rather than Python's type."""
+    """Help shows nothing behind a flag or an argument, and behind an option its name, not Python's type."""
     for one in params:
         if getattr(one, "is_flag", False):
             one.metavar = ""
+        elif one.param_type_name == "argument":
+            one.display_type_rich = _no_type  # newer versions of typer ask it
         elif one.param_type_name == "option" and not isinstance(one.default, Enum):  # its choices are shown
-            one.metavar = one.metavar or str(one.name).upper()
+            one.metavar = one.metavar or str(one.name).upper().rstrip("_")
     return params
+
+
+@contextmanager
+def _parsing(ctx: Any) -> Generator[None]:
+    """Some of the parser's errors do not say to which command they belong."""
+    try:
+        yield
+    except Exception as error:
+        if getattr(error, "ctx", ctx) is None:
+            setattr(error, "ctx", ctx)  # noqa: B010 - only errors of the parser have it
+        raise
 
 
 class _Command(TyperCommand):
@@ -40,6 +58,10 @@ class _Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _parsing(ctx):
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         for name, value in ctx.params.items():
@@ -62,6 +84,10 @@ class _Group(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _plain(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _parsing(ctx):
+            return super().parse_args(ctx, args)
 
 
 class _Ordered(_Group):

@@ -46,7 +46,9 @@ def check_command(command: Sequence[str]) -> None:
         raise not_started(command, "it has no name")
     places = [name] if "/" in name else [str(Path(folder, name)) for folder in os.get_exec_path()]
     if not any(os.access(place, os.X_OK) and not Path(place).is_dir() for place in places):
-        there = any(os.access(place, os.F_OK) for place in places)
+        there = [Path(place) for place in places if os.access(place, os.F_OK)]
+        if there and all(place.is_dir() for place in there):
+            raise not_started(command, "it is a directory")
         raise not_started(command, os.strerror(errno.EACCES if there else errno.ENOENT))
 
 

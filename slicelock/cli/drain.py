@@ -46,7 +46,7 @@ def undrain(
 
 def _each(name: str, node: bool, pool: str | None, *, draining: bool, why: str = "") -> list[SliceView]:
     """Do it to the slice, or to each slice of the node; what they were like before."""
-    options.checked_name("node" if node else "slice", name)
+    options.checked_name("node" if node else "slice", name, "NAME")
     with connected(pool) as (store, settings):
         before = _of_node(store, settings, name) if node else list(look(store, settings, name).slices)
         for one in before:

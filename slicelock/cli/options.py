@@ -25,12 +25,12 @@ def _set_debug(value: bool) -> bool:
     return value
 
 
-def checked_name(kind: str, value: str) -> str:
-    """A name from the command line; a usage error when it is not allowed."""
+def checked_name(kind: str, value: str, option: str | None = None) -> str:
+    """A name from the command line; a usage error, which names the `option`, when it is not allowed."""
     try:
         return check_name(kind, value)
     except ConfigurationError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def name_of(kind: str, *, or_none: bool = False) -> Callable[[str | None], str | None]:

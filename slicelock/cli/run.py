@@ -99,7 +99,7 @@ def run(
     debug: options.Debug = False,
 ) -> None:
     """Run a command; see HELP."""
-    names = tuple(options.checked_name("slice", name) for name in slices or ())
+    names = tuple(options.checked_name("slice", name, "--slice") for name in slices or ())
     check_usage(names, hold, until)
     hooks = hooks_of(servers or ())
     if hooks and not (hold or until):

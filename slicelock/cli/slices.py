@@ -49,7 +49,7 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
             raise typer.BadParameter(
                 f"{option!r} is not NODE=DEVICES; for example gpu-1=0,1.", param_hint="--node"
             )
-        if options.checked_name("node", node) in nodes or len(set(devices)) < len(devices):
+        if options.checked_name("node", node, "--node") in nodes or len(set(devices)) < len(devices):
             raise typer.BadParameter(f"{option!r} names a node or a device twice.", param_hint="--node")
         nodes[node] = devices
     return nodes
@@ -103,7 +103,7 @@ def forget(
 ) -> None:
     """Forget a slice that is not in use, or a node that has no slice."""
     kind = "node" if node else "slice"
-    options.checked_name(kind, name)
+    options.checked_name(kind, name, "NAME")
     with connected(pool) as (store, settings):
         reply = store.run(Forget(kind, name))
     if reply.outcome == "NO_SUCH_SLICE":
@@ -111,9 +111,8 @@ def forget(
     if reply.outcome == "NO_SUCH_NODE":
         raise refused(f"Node {name} was not forgotten", "there is none", "See `slicelock status`.")
     if reply.outcome == "IN_USE":
-        raise refused(
-            f"{kind.capitalize()} {name} was not forgotten", reply.reason, "Try again when it is free."
-        )
+        advice = "Forget those first, or declare them without it." if node else "Try again when it is free."
+        raise refused(f"{kind.capitalize()} {name} was not forgotten", reply.reason, advice)
     say(f"Forgot {name}.")
 
 

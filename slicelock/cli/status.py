@@ -57,7 +57,7 @@ def revoke(
 ) -> None:
     """End a turn or a waiting request against its run's will."""
     request = target if "/" in target else ""
-    name = options.checked_name("slice", target) if not request else ""
+    name = options.checked_name("slice", target, "SLICE|REQUEST") if not request else ""
     with connected(pool) as (store, settings):
         if not request:
             holder = look(store, settings, name).slices[0].holder

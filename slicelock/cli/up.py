@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -55,9 +56,11 @@ def slices_of(given: list[str]) -> dict[str, str]:
     for option in given:
         name, sign, devices = option.partition("=")
         if not sign or not devices.strip(","):
-            raise typer.BadParameter(f"{option!r} is not NAME=DEVICES; for example {DEFAULT_SLICE}.")
-        if options.checked_name("slice", name) in slices:
-            raise typer.BadParameter(f"Slice {name!r} is given twice.")
+            raise typer.BadParameter(
+                f"{option!r} is not NAME=DEVICES; for example {DEFAULT_SLICE}.", param_hint="--slice"
+            )
+        if options.checked_name("slice", name, "--slice") in slices:
+            raise typer.BadParameter(f"Slice {name!r} is given twice.", param_hint="--slice")
         slices[name] = devices
     return slices
 
@@ -79,9 +82,8 @@ def up(
         for name in EXPORTED:
             if name in env:
                 print(f"export {name}={shlex.quote(env[name])}", flush=True)
-        say(
-            f"# Slices: {', '.join(wanted)}. Paste the lines above into other shells. Ctrl-C ends everything."
-        )
+        to_do = "Paste the lines above into" if sys.stdout.isatty() else "Ready; read the exports into"
+        say(f"# Slices: {', '.join(wanted)}. {to_do} other shells. Ctrl-C ends everything.")
         not_before = 0.0
         while not stopped():
             if not server.running:

@@ -96,13 +96,13 @@ class Report:
         }
 
     def as_text(self) -> RenderableType:
-        """For people: a table, and a sentence for each thing to know."""
+        """For people: what the figures mean, a table, and a sentence for each thing to know."""
         return Group(
+            _small(self.definitions),
+            Text(),
             self._table(),
             Text(),
             *(Text(line) for line in self._sentences()),
-            Text(),
-            _small(self.definitions),
         )
 
     def _table(self) -> Table:

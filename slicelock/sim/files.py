@@ -33,7 +33,10 @@ def _remedy(failure: OSError) -> str:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return "Set SLICELOCK_SIM_DIR to a folder in shared memory that you may write."
         case errno.ENOENT:
-            return "Start the agent with this device in its --slice option, and the same SLICELOCK_SIM_DIR."
+            return (
+                "Start the agent with this device in its --slice option, and the same SLICELOCK_SIM_DIR; "
+                "after `slicelock up`, set the exports that it printed."
+            )
         case _:
             return "Set SLICELOCK_SIM_DIR to another folder in shared memory."
 

@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from slicelock.cli.app import ORDER, app
+from slicelock.cli.failures import ExitCode
 from tests.cli.conftest import Call
 
 
@@ -40,12 +41,26 @@ def test_every_option_is_explained(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_nothing_is_shown_behind_a_flag_and_no_type_of_python_behind_an_option(
+def test_nothing_is_shown_behind_a_flag_and_no_type_of_python_anywhere(
     call: Call, path: tuple[str, ...]
 ) -> None:
     shown = call(*path, "--help").out
-    assert not re.findall(r"<(?:bool|str|int|float)\b.*?>", "".join(shown.split("Options ─")[1:]))
+    assert not re.findall(r"<(?:bool|str|int|float)\b.*?>", shown)
     assert re.search(r"--help +-h +Show", shown)
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_what_cannot_be_parsed_leads_to_the_help_of_its_command(call: Call, path: tuple[str, ...]) -> None:
+    for words in (("--debug=3",), ("--nonsense",)):
+        ended = call(*path, *words)
+        assert ended.code == ExitCode.USAGE
+        assert ended.complaint.endswith(f"See: {' '.join(('slicelock', *path))} --help")
+
+
+def test_no_name_of_python_shows_as_what_an_option_takes(call: Call) -> None:
+    for command in EVERY.values():
+        assert not [one.metavar for one in command.params if str(one.metavar).endswith("_")]
+    assert re.search(r"--slice +SLICE +Only", call("events", "--help").out)
 
 
 def test_the_commands_are_those_that_are_listed() -> None:

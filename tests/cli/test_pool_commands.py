@@ -75,6 +75,12 @@ def test_nodes_are_not_taken_away_by_leaving_them_out(call: Call) -> None:
     assert call("slice", "declare", "new", "--agentless").code == ExitCode.DONE
 
 
+def test_a_node_that_slices_have_is_forgotten_after_them(call: Call) -> None:
+    call("slice", "declare", "web", "--node", "gpu1=0")
+    ended = call("slice", "forget", "gpu1", "--node")
+    assert "slices web have it. Forget those first, or declare them without it." in ended.complaint
+
+
 def test_an_agentless_slice_has_no_nodes(call: Call) -> None:
     ended = call("slice", "declare", "web", "--agentless", "--node", "gpu1=0")
     assert ended.code == ExitCode.USAGE and "--agentless" in ended.complaint

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slicelock.cli.failures import ExitCode
@@ -62,3 +64,18 @@ def test_redis_is_away(call: Call) -> None:
         _, err = process.communicate(timeout=20)
     assert process.returncode == ExitCode.UNREACHABLE
     assert "127.0.0.1:1" in err and len(err.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("slicelock_env")
+def test_a_directory_is_no_command(call: Call, tmp_path: Path) -> None:
+    ended = call("run", "--job", "a", "--", str(tmp_path))
+    assert "cannot be started: it is a directory." in ended.complaint
+
+
+@pytest.mark.parametrize("option", ["x", "a b=sim:0", "a="])
+@pytest.mark.parametrize(("command", "name"), [(("up",), "--slice"), (("slice", "declare", "s"), "--node")])
+def test_what_makes_no_sense_is_named_with_its_option(
+    call: Call, command: tuple[str, ...], name: str, option: str
+) -> None:
+    ended = call(*command, name, option)
+    assert ended.code == ExitCode.USAGE and f"Invalid value for {name}: " in ended.complaint

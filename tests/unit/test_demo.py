@@ -174,6 +174,7 @@ def test_a_stray_is_reported() -> None:
 def test_the_report_in_words() -> None:
     lines = text(report().as_text()).splitlines()
     assert max(map(len, lines)) <= 80
+    assert lines[-1].endswith("bit-identical to those of the runs alone.")
     said = " ".join(" ".join(lines).split())
     assert "Taking turns saved 40% of the time." in said
     assert "a was killed (-9) in the middle of its turn: the other had the accelerator 0.25 s later." in said
