@@ -177,9 +177,20 @@ def scenarios(facts: Facts) -> str:
         ("the same, driver, with the safe settings", "bit-identical to alone"),
         (f"a whole switch of {exchange['gib']} GiB each way that do not both fit, messages included",
          f"{median(exchange['waits_s'][1:]):.2f} s"),
+        *(_many(told, way, who) for way, who in (("hook", "hooks"), ("cuda", "the driver"))),
     ]  # fmt: skip
     assert all(one["identical"] for one in _of(told, "two_ranks"))
     return table(("case", "outcome"), rows)
+
+
+def _many(told: Sequence[Facts], way: str, who: str) -> Row:
+    [one] = (one for one in _of(told, "no_growth") if one["way"] == way)
+    wait = median(one["waits_s"][1:])
+    return (
+        f"{one['switches']} switches between two jobs of {one['gib']} GiB each, {who}",
+        f"bit-identical to alone; jobs and GPU grow by {max(one['grown_mib'])} MiB at the most; "
+        f"the turn is there after {wait:.2f} s",
+    )
 
 
 PARTS = {
