@@ -64,7 +64,7 @@ TRANSITIONS: dict[type[StrEnum], dict[StrEnum, frozenset[StrEnum]]] = {
         RequestState.ENDED: frozenset(),
     },
     RunState: {
-        RunState.ABSENT: frozenset({RunState.LOADED}),
+        RunState.ABSENT: frozenset({RunState.LOADED, RunState.UNKNOWN}),
         RunState.LOADED: frozenset({RunState.SNAPSHOTTING, RunState.LOST, RunState.UNKNOWN}),
         RunState.SNAPSHOTTING: frozenset(
             {RunState.SAVED, RunState.LOADED, RunState.LOST, RunState.POISONED, RunState.UNKNOWN}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 
 from slicelock.errors import AgentError
@@ -13,6 +14,8 @@ from slicelock_agent.reconcile import Stay
 from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
+
+log = logging.getLogger("slicelock_agent")
 
 ATTEMPTS = 2
 """One repetition, where an observation says that nothing was destroyed."""
@@ -57,6 +60,29 @@ async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcom
     at.page.put(replace(stay, state=RunState.LOADED, image=""))
     await _forget_image(at, stay)
     return brought
+
+
+async def take_over(at: Station, run: str, fence: int) -> str:
+    """Before a run is let in that the page does not know: an agent whose journal is gone may have locked or
+    saved it. Lets what is only locked go on; puts what is saved on the page, to be found out and restored.
+
+    Why neither can be done now; empty when one has been, or nothing was to be done.
+    """
+    if at.saved_elsewhere(run):
+        return ""
+    subject = at.subject(run, fence, f"{run}@{fence}")
+    deadline = at.deadline(subject)
+    match await at.accelerator.strays(subject, deadline):
+        case Truth.SAVED | Truth.PARTIAL | Truth.FAILED as truth:
+            log.warning("run %s is %s, and the journal does not know of it: it is taken over", run, truth)
+            at.page.put(Stay(run, RunState.UNKNOWN, image=subject.image))
+        case Truth.LOADED:
+            return (await at.accelerator.unlock(subject, deadline)).reason
+        case Truth.UNKNOWN:
+            return "the driver does not tell whether it is saved; is one of its processes stopped?"
+        case _:
+            pass
+    return ""
 
 
 async def send_back(at: Station, run: str, fence: int) -> None:

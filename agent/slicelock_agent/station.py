@@ -35,6 +35,8 @@ class Station:
     settings: AgentSettings
     elsewhere: Callable[[str], str] = lambda run: ""
     """The other slice of this node on which a run has a turn; empty when there is none."""
+    saved_elsewhere: Callable[[str], bool] = lambda run: False
+    """Whether another slice of this node has saved, or is about to save, a run's processes."""
     steps: Steps = field(default_factory=Steps)
     """What the backends have done in the present switch."""
 
@@ -165,6 +167,10 @@ class Station:
                     "SLICELOCK_ALLOW_UIDS, or give the run hooks"
                 )
         return ""
+
+    def may_be_saved(self, run: str) -> bool:
+        """Whether a run may be saved although the page does not know it: see `loading.take_over`."""
+        return not self.accelerator.exclusive and run not in self.page.stays
 
     def empties(self, wanted: Wanted) -> bool:
         """Whether what a run's hooks leave is saved from outside, so that nothing of it stays."""

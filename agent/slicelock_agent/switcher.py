@@ -132,7 +132,8 @@ class Switcher:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
         here = self.at.here(self.wanted.run, passing=self.wanted.asks)
         action = self._next(self.wanted, here)
-        if action.step is Step.ADMIT and not self.at.no_room(action.run, self.wanted):
+        admits = action.step is Step.ADMIT and not self.at.may_be_saved(action.run)
+        if admits and not self.at.no_room(action.run, self.wanted):
             self._attempt_admit(here.gone)
         elif action is not REST:
             self._look.set()
@@ -235,9 +236,21 @@ class Switcher:
             case Step.RELOAD:
                 self._settle(action, await self._reload(action.run))
             case Step.ADMIT:
-                self._attempt_admit()
+                await self._admit(action.run)
             case _:
                 self._fail(action.step, action.run, action.reason)
+
+    async def _admit(self, run: str) -> None:
+        """Let a run in; one that the page does not know only after it has been looked at."""
+        if self.at.may_be_saved(run):
+            turn = self.wanted.turn
+            why = await loading.take_over(self.at, run, turn.fence)
+            if self.wanted.turn != turn or run in self.at.page.stays:
+                return  # what to do is decided anew
+            if why:
+                self._later(f"run {run} cannot be let in yet: {why}")
+                return
+        self._attempt_admit()
 
     async def _lacks_room(self, action: Action) -> str:
         """Wait for room for a run, as long as it is wanted; why there still is none after a while."""

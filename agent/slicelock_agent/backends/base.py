@@ -197,6 +197,12 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
+    async def strays(self, subject: Subject, deadline: float) -> Truth:
+        """As `observe`, of a run that nothing is known of here: SAVED, PARTIAL or FAILED by an agent whose
+        journal is gone. ABSENT where no agent could have done that.
+        """
+        ...
+
     async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """What of the run is still on the devices, beyond `allowed` bytes on each; empty: nothing.
 

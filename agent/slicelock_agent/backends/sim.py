@@ -106,6 +106,9 @@ class SimBackend:
         used = self.used(subject.devices)
         return f"{used} bytes are still in use on {', '.join(subject.devices)}" if used > allowed else ""
 
+    async def strays(self, subject: Subject, deadline: float) -> Truth:
+        return Truth.ABSENT  # `found` tells
+
     async def observe(self, subject: Subject, deadline: float) -> Truth:
         return self._truth(subject)
 

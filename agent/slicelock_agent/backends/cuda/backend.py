@@ -143,6 +143,8 @@ class CudaBackend:
 
     def lacks_room(self, subject: Subject, at_least: int = 0) -> str:
         saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        if subject.image and saved is None and (why := self._memory.others(subject.devices)):
+            return why
         if saved is not None:
             here = {one: size for one, size in saved.processes.items() if identified(one.pid) == one}
             if why := _standing(here) or self._memory.refusal(Saved(here, saved.spare)):
@@ -178,6 +180,14 @@ class CudaBackend:
         if here or self._processes(subject):
             return Truth.LOADED
         return Truth.LOST if states or saved else Truth.ABSENT
+
+    async def strays(self, subject: Subject, deadline: float) -> Truth:
+        if self.obstacles(subject.devices):
+            return Truth.ABSENT  # hooks alone serve runs here
+        try:
+            return await self.observe(subject, deadline)
+        except BackendUnavailable:
+            return Truth.ABSENT
 
     # ------------------------------------------------------------ moving
 
