@@ -160,7 +160,7 @@ class CudaBackend:
 
         def why() -> str:
             found = (self._memory.left(processes, uuid, most, others) for uuid in subject.devices)
-            return next(filter(None, found), "")
+            return next(filter(None, found), "") or self._outsider(subject, processes, most)
 
         return await self._memory.settled(subject.devices, why, quick=not subject.image)
 
@@ -195,7 +195,7 @@ class CudaBackend:
         """Lock every process that uses CUDA, look again, and lock what has appeared meanwhile, or none."""
         end, census = Deadline.after(deadline), self._census(subject)
         users, unclear = await census.settled()
-        why = self._reason_against(subject, users)
+        why = self._reason_against(subject, users) or self._outsider(subject, self._processes(subject), None)
         if why or unclear:
             return Report(failures=_named(unclear) or {f"run {subject.run}": why}, untouched=True)
         locked: list[Process] = []
@@ -284,6 +284,10 @@ class CudaBackend:
             or group_refusal(_totals(sizes))
             or _standing(users)
         )
+
+    def _outsider(self, subject: Subject, processes: Sequence[Process], allowed: int | None) -> str:
+        found = (self._memory.outsider(subject.run, processes, one, allowed) for one in subject.devices)
+        return next(filter(None, found), "")
 
     def _on(self, users: Collection[Process], devices: Sequence[str]) -> list[str]:
         """The GPUs that the processes use, as far as NVML tells."""

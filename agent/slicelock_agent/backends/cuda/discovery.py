@@ -40,6 +40,16 @@ def processes_of(roots: Collection[int], run: str, uids: Collection[int] | None)
     return sorted(one for one in map(identified, pids) if one is not None and allowed(one.pid, uids))
 
 
+def outside(pid: int, run: str, processes: Iterable[Process]) -> bool:
+    """Whether a process was started for the run, by the user of these processes of it, and is none of them: a
+    child that has left them, as daemons do. Such a tag is not enough to touch it, and enough to wait for it.
+    """
+    try:
+        return tagged(pid, run, "") and uids_of(pid)[0] in {uids_of(one.pid)[0] for one in processes}
+    except (OSError, IndexError):
+        return False
+
+
 def identified(pid: int) -> Process | None:
     """The process that has this pid now; None for one that has ended."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from slicelock.host_memory import GIB, readable
-from slicelock_agent.backends.cuda.discovery import Process, described
+from slicelock_agent.backends.cuda.discovery import Process, described, outside
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience
 from slicelock_agent.nvml import Gpus
@@ -89,6 +89,20 @@ class DeviceMemory:
         else:
             return ""
         return f"{size} bytes are still in use on {uuid}, {limit} may be" if size > limit else ""
+
+    def outsider(self, run: str, processes: Collection[Process], uuid: str, allowed: int | None) -> str:
+        """Who on the GPU was started for the run and is none of its processes, so that nothing moves it, and
+        has more than is `allowed` (see `left`); empty: nobody.
+        """
+        own, limit = {one.pid for one in processes}, -1 if allowed is None else allowed + CONTEXT
+        more = [pid for pid, size in self._gpus.users(uuid).items() if (size or 0) > limit]
+        for pid in sorted(set(more) - own):
+            if outside(pid, run, processes) and pid not in self._registered():
+                return (
+                    f"{described(pid)} on {uuid} was started for the run and has left its processes, so "
+                    "that it is not moved with them; end it, or have it register (slicelock.register)"
+                )
+        return ""
 
     def foreign(self, uuid: str) -> list[int]:
         """Processes on the GPU that belong to no run that is known here.
