@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.errors import AgentError
-from tests.support.fake_driver import GIB
+from tests.support.fake_driver import GIB, state_of
 from tests.support.gpu_rig import GPU, QUICK, SAFE, GpuRig, Parent, processes
 from tests.support.wait import wait_until, wait_until_async
 
@@ -214,11 +214,12 @@ async def a_is_saved(rig: GpuRig, pids: list[int], *sizes: int) -> None:
     assert set(rig.world.states(pids)) == {"checkpointed"}
 
 
-async def test_n9_one_that_ends_between_lock_and_save_is_no_failure(rig: GpuRig, three: list[int]) -> None:
+async def test_n9_a_zombie_between_lock_and_save_is_no_failure(rig: GpuRig, three: list[int]) -> None:
     rig.has("a", three)
     rig.world.fault(three[1], "save", die=True)
     await rig.turn("a", 10)
     assert (await rig.turn("b", 20)).outcome == "READY"
+    assert state_of(three[1]) == "Z"
     assert rig.world.states(three) == ["checkpointed", "gone", "checkpointed"]
     assert (await rig.turn("a", 30)).outcome == "READY"
     assert rig.world.states(three) == ["running", "gone", "running"]

@@ -59,7 +59,7 @@ async def test_calls_are_answered(helpers: Helpers, world: World, one: Process) 
     assert helpers.started == 1
 
 
-async def test_another_process_with_the_same_pid_is_never_touched(
+async def test_n9_a_zombie_or_another_process_with_the_same_pid_is_never_touched(
     helpers: Helpers, world: World, one: Process
 ) -> None:
     world.add(one.pid, {GPU: GIB})

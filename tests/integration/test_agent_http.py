@@ -101,7 +101,7 @@ def test_level_2_with_a_method_that_fills_the_weights(world: ServerWorld) -> Non
 # ---------------------------------------------------------------- what goes wrong
 
 
-def test_one_of_three_answers_with_an_error(world: ServerWorld) -> None:
+def test_n15_one_of_three_answers_with_an_error(world: ServerWorld) -> None:
     only_hooks(world, "def")
     first, second, third = (world.serve(device=device) for device in "def")
     world.take()
@@ -118,7 +118,7 @@ def test_one_of_three_answers_with_an_error(world: ServerWorld) -> None:
     assert [server.tell("state")["second_sleeps"] for server in world.servers] == [0] * 3
 
 
-def test_one_of_three_never_answers(world: ServerWorld) -> None:
+def test_n15_one_of_three_never_answers(world: ServerWorld) -> None:
     only_hooks(world, "def")
     first, second, third = (world.serve(device=device) for device in "def")
     a = world.take()
@@ -130,7 +130,7 @@ def test_one_of_three_never_answers(world: ServerWorld) -> None:
     assert [server.asleep for server in world.servers] == [[]] * 3
 
 
-def test_yes_is_no_proof_that_memory_was_freed(world: ServerWorld) -> None:
+def test_n15_yes_is_no_proof_that_memory_was_freed(world: ServerWorld) -> None:
     only_hooks(world)
     server = world.serve(traits={"frees": False})
     world.take()

@@ -72,7 +72,7 @@ def test_only_the_tags_that_were_released_are_resumed(start: Callable[..., Sglan
     assert server.released == {"weights"}
 
 
-def test_releasing_twice_asks_once(start: Callable[..., Sglang]) -> None:
+def test_n15_releasing_twice_asks_once(start: Callable[..., Sglang]) -> None:
     server = start()
     one = hook(server)
     one.offload()
@@ -211,7 +211,7 @@ def test_a_server_without_memory_saver_is_named_with_the_remedy(start: Callable[
         hook(start(memory_saver=False)).offload()
 
 
-def test_one_of_three_fails_and_the_others_are_as_before(start: Callable[..., Sglang]) -> None:
+def test_n15_one_of_three_fails_and_the_others_are_as_before(start: Callable[..., Sglang]) -> None:
     servers = [start() for _ in range(3)]
     servers[1].faults[RELEASE] = Fault(500, effect=False, body=b'{"error": "busy"}')
     with pytest.raises(SnapshotFailed, match=rf"{servers[1].url}: POST {RELEASE} was answered with 500"):
@@ -221,7 +221,7 @@ def test_one_of_three_fails_and_the_others_are_as_before(start: Callable[..., Sg
     assert not servers[1].asked(RESUME)
 
 
-def test_one_of_three_is_gone(start: Callable[..., Sglang]) -> None:
+def test_n15_one_of_three_is_gone(start: Callable[..., Sglang]) -> None:
     servers = [start() for _ in range(3)]
     servers[1].stop()
     with pytest.raises(SnapshotFailed, match=f"{servers[1].url}: GET /server_info failed"):
@@ -229,7 +229,7 @@ def test_one_of_three_is_gone(start: Callable[..., Sglang]) -> None:
     assert [server.released for server in servers] == [set()] * 3
 
 
-def test_a_slow_release_is_not_asked_for_twice(
+def test_n15_a_slow_release_is_not_asked_for_twice(
     start: Callable[..., Sglang], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start()
@@ -243,7 +243,7 @@ def test_a_slow_release_is_not_asked_for_twice(
     assert server.released == set()
 
 
-def test_lost_answers_are_found_out(start: Callable[..., Sglang]) -> None:
+def test_n15_lost_answers_are_found_out(start: Callable[..., Sglang]) -> None:
     server = start()
     server.faults |= {RELEASE: Fault(drop=True), RESUME: Fault(drop=True)}
     one = hook(server)

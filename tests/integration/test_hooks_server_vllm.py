@@ -37,7 +37,7 @@ def test_nothing_is_asked_before_and_nothing_is_woken_that_was_not_put_to_sleep(
     assert not server.asked("/wake_up")
 
 
-def test_going_to_sleep_twice_asks_once(start: Callable[..., Vllm]) -> None:
+def test_n15_going_to_sleep_twice_asks_once(start: Callable[..., Vllm]) -> None:
     server = start()
     one = hook(server)
     one.offload()

@@ -26,7 +26,7 @@ def awake_again(*servers: Vllm) -> None:
         assert (len(server.asked("/sleep")), len(server.asked("/wake_up"))) == (1, 1)
 
 
-def test_one_of_three_answers_with_an_error(start: Callable[..., Vllm]) -> None:
+def test_n15_one_of_three_answers_with_an_error(start: Callable[..., Vllm]) -> None:
     first, second, third = three(start)
     second.faults["/sleep"] = Fault(500, effect=False, body=b"CUDA error: out of memory")
     with pytest.raises(SnapshotFailed) as failed:
@@ -38,7 +38,7 @@ def test_one_of_three_answers_with_an_error(start: Callable[..., Vllm]) -> None:
     assert not second.asked("/wake_up")
 
 
-def test_one_of_three_never_answers(start: Callable[..., Vllm]) -> None:
+def test_n15_one_of_three_never_answers(start: Callable[..., Vllm]) -> None:
     first, second, third = three(start)
     second.faults["/sleep"] = Fault(effect=False, late=60)
     one = hook(first, second, third)
@@ -51,7 +51,7 @@ def test_one_of_three_never_answers(start: Callable[..., Vllm]) -> None:
     assert all(server.asleep for server in (first, second, third))
 
 
-def test_one_of_three_says_yes_and_stays_awake(start: Callable[..., Vllm]) -> None:
+def test_n15_one_of_three_says_yes_and_stays_awake(start: Callable[..., Vllm]) -> None:
     first, second, third = three(start)
     second.faults["/sleep"] = Fault(effect=False)
     with pytest.raises(
@@ -61,7 +61,7 @@ def test_one_of_three_says_yes_and_stays_awake(start: Callable[..., Vllm]) -> No
     awake_again(first, third)
 
 
-def test_one_of_three_is_gone(start: Callable[..., Vllm]) -> None:
+def test_n15_one_of_three_is_gone(start: Callable[..., Vllm]) -> None:
     first, second, third = three(start)
     second.stop()
     begun = time.monotonic()
@@ -81,7 +81,7 @@ def test_one_that_was_asleep_already_is_not_woken_when_another_fails(start: Call
     assert not first.asked("/sleep") + first.asked("/wake_up")
 
 
-def test_a_slow_answer_is_not_asked_for_twice(
+def test_n15_a_slow_answer_is_not_asked_for_twice(
     start: Callable[..., Vllm], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start()
@@ -91,7 +91,7 @@ def test_a_slow_answer_is_not_asked_for_twice(
     assert (len(server.asked("/sleep")), server.second_sleeps) == (1, 0)
 
 
-def test_a_slow_waking_is_not_asked_for_twice(start: Callable[..., Vllm]) -> None:
+def test_n15_a_slow_waking_is_not_asked_for_twice(start: Callable[..., Vllm]) -> None:
     server = start()
     one = hook(server, deadline=30)
     one.offload()
@@ -100,14 +100,14 @@ def test_a_slow_waking_is_not_asked_for_twice(start: Callable[..., Vllm]) -> Non
     assert (len(server.asked("/wake_up")), server.asleep) == (1, set())
 
 
-def test_an_answer_within_the_time_is_no_fault(start: Callable[..., Vllm]) -> None:
+def test_n15_an_answer_within_the_time_is_no_fault(start: Callable[..., Vllm]) -> None:
     server = start()
     server.faults["/sleep"] = Fault(late=0.3)
     hook(server).offload()
     assert server.asleep
 
 
-def test_an_answer_that_is_lost_is_found_out(start: Callable[..., Vllm]) -> None:
+def test_n15_an_answer_that_is_lost_is_found_out(start: Callable[..., Vllm]) -> None:
     server = start()
     server.faults["/sleep"] = Fault(drop=True)
     one = hook(server)

@@ -31,7 +31,7 @@ def test_what_fits_beside_the_reserve_is_given() -> None:
         pass
 
 
-def test_two_saves_at_once_do_not_get_the_same_memory() -> None:
+def test_n13_two_saves_at_once_do_not_get_the_same_memory() -> None:
     one = budget(20)
     with one.room(7 * GIB):
         with pytest.raises(SnapshotFailed), one.room(7 * GIB):

@@ -65,7 +65,7 @@ def test_a_living_process_is_held(finder: Finder, start: Start) -> None:
     assert look(finder, one) is Presence.GONE
 
 
-def test_a_zombie_is_gone(finder: Finder, start: Start) -> None:
+def test_n9_a_zombie_is_gone(finder: Finder, start: Start) -> None:
     child = start()
     one = ProcessIdentity.of(child.pid)
     child.kill()
