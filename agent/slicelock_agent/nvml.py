@@ -17,12 +17,13 @@ from slicelock.errors import BackendUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU. `total` is its memory in bytes."""
+    """One GPU. `total` is its memory in bytes. `silent`: why it does not answer; empty when it does."""
 
     uuid: str
     index: int
     name: str
     total: int
+    silent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Nvml:
     def health(self, uuid: str) -> Health:
         self._open()
         return Health(
-            driver=_text(self._library.nvmlSystemGetDriverVersion()),
+            driver=_text(self._ask("nvmlSystemGetDriverVersion")),
             mig=self._maybe(lambda: self._ask("nvmlDeviceGetMigMode", uuid)[0] == 1, absent=False),
             persistence=self._maybe(lambda: self._ask("nvmlDeviceGetPersistenceMode", uuid) == 1),
             mps=bool(self._maybe(lambda: self._ask("nvmlDeviceGetMPSComputeRunningProcesses", uuid))),
@@ -121,21 +122,28 @@ class Nvml:
     def _read(self, library: Any) -> None:
         gpus: list[Gpu] = []
         for index in range(library.nvmlDeviceGetCount()):
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            uuid, name = (
-                _text(library.nvmlDeviceGetUUID(handle)),
-                _text(library.nvmlDeviceGetName(handle)),
-            )
-            gpus.append(Gpu(uuid, index, name, int(library.nvmlDeviceGetMemoryInfo(handle).total)))
-            self._handles[uuid] = handle
+            try:
+                gpus.append(self._gpu(library, index))
+            except library.NVMLError as failure:  # the others may be served all the same
+                gpus.append(Gpu("", index, "", 0, f"GPU {index} does not answer: {failure}."))
         self._gpus = gpus
 
-    def _ask(self, question: str, uuid: str) -> Any:
+    def _gpu(self, library: Any, index: int) -> Gpu:
+        handle = library.nvmlDeviceGetHandleByIndex(index)
+        uuid, name = _text(library.nvmlDeviceGetUUID(handle)), _text(library.nvmlDeviceGetName(handle))
+        total = int(library.nvmlDeviceGetMemoryInfo(handle).total)
+        self._handles[uuid] = handle
+        return Gpu(uuid, index, name, total)
+
+    def _ask(self, question: str, uuid: str = "") -> Any:
+        """Ask a GPU, or without a UUID the driver."""
         self._open()
         try:
-            return getattr(self._library, question)(self._handles[uuid])
+            return getattr(self._library, question)(*[self._handles[uuid]] if uuid else [])
         except self._library.NVMLError as failure:
-            raise BackendUnavailable(f"{uuid} does not answer {question}: {failure}.") from failure
+            raise BackendUnavailable(
+                f"{uuid or 'The driver'} does not answer {question}: {failure}."
+            ) from failure
 
     def _maybe(self, ask: Any, absent: Any = None) -> Any:
         """The answer, or `absent` where this GPU or this library has none."""
@@ -154,14 +162,19 @@ def _bytes(value: int | None) -> int | None:
 
 
 def resolve(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """UUIDs for GPUs given as `all`, by index or by UUID; BackendUnavailable names one that is not there."""
-    known = {**{str(gpu.index): gpu.uuid for gpu in gpus}, **{gpu.uuid: gpu.uuid for gpu in gpus}}
-    found: list[str] = []
+    """UUIDs for GPUs given as `all`, by index or by UUID; BackendUnavailable names one that is not there, or
+    does not answer.
+    """
+    known = {**{str(gpu.index): gpu for gpu in gpus}, **{gpu.uuid: gpu for gpu in gpus if gpu.uuid}}
+    chosen: list[Gpu] = []
     for name in names:
         if name != "all" and name not in known:
-            have = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus) or "none"
+            have = ", ".join(f"{gpu.index} ({gpu.uuid or 'it does not answer'})" for gpu in gpus) or "none"
             raise BackendUnavailable(f"There is no GPU {name} here.", advice=f"This machine has {have}.")
-        found += [gpu.uuid for gpu in gpus] if name == "all" else [known[name]]
+        chosen += gpus if name == "all" else [known[name]]
+    if silent := next((gpu.silent for gpu in chosen if gpu.silent), ""):
+        raise BackendUnavailable(silent, advice="Look at it with nvidia-smi, or name the other GPUs only.")
+    found = [gpu.uuid for gpu in chosen]
     if twice := {name for name in found if found.count(name) > 1}:
         raise BackendUnavailable(f"GPU {twice.pop()} is named twice.", advice="Name each GPU once.")
     return tuple(found)

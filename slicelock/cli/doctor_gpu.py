@@ -16,8 +16,9 @@ PATIENCE_S = 60.0
 
 
 def gpus() -> Iterator[Finding]:
-    """Findings for each GPU, each process on one, and host memory; nothing where there is no driver."""
+    """Findings for each GPU, each run with processes on one, what is saved, and host memory."""
     if not DRIVER.exists():
+        yield Finding("GPUs", Severity.OK, "there is no NVIDIA driver here, and nothing to look at")
         return
     if find_spec("pynvml") is None:
         yield Finding(
@@ -34,16 +35,21 @@ def ask(command: list[str]) -> Iterator[Finding]:
     """Run the agent's check, and read what it prints."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        yield _unseen(str(failure))
+        return
+    try:
         told = [
             Finding(one["check"], Severity(one["severity"]), one["found"], one["remedy"], one["meaning"])
             for one in json.loads(done.stdout)
         ]
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as failure:
-        yield Finding(
-            "GPUs",
-            Severity.CRITICAL,
-            f"they could not be looked at: {failure}",
-            "Run slicelock-agent --check.",
-        )
+    except (ValueError, KeyError, TypeError):
+        [*_, last] = ["it said nothing that makes sense", *done.stderr.strip().splitlines()]
+        yield _unseen(last)
         return
     yield from told
+
+
+def _unseen(why: str) -> Finding:
+    found = f"they could not be looked at: {why}"
+    return Finding("GPUs", Severity.CRITICAL, found, "Run slicelock-agent --check.")

@@ -11,9 +11,11 @@ from slicelock.cli import doctor_gpu
 from slicelock.findings import Finding, Severity
 
 
-def test_nothing_is_said_without_a_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_driver_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor_gpu, "DRIVER", tmp_path / "nvidiactl")
-    assert list(doctor_gpu.gpus()) == []
+    [finding] = doctor_gpu.gpus()
+    assert finding.severity is Severity.OK
+    assert finding.found.startswith("there is no NVIDIA driver here")
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -34,6 +36,11 @@ def test_an_agent_that_says_nothing_is_a_finding(command: list[str]) -> None:
     [finding] = doctor_gpu.ask(command)
     assert finding.severity is Severity.CRITICAL
     assert finding.remedy == "Run slicelock-agent --check."
+
+
+def test_an_agent_that_fails_has_its_last_words_shown() -> None:
+    [finding] = doctor_gpu.ask([sys.executable, "-c", "import sys; sys.exit('first\\nError: it is ill')"])
+    assert finding.found == "they could not be looked at: Error: it is ill"
 
 
 def test_without_a_driver_the_check_says_so() -> None:

@@ -15,10 +15,8 @@ from slicelock_agent.backends.cuda.answers import BROKEN, GONE, HUNG, UNCLEAR
 from slicelock_agent.backends.cuda.discovery import Process, identified
 from slicelock_agent.backends.cuda.helper import Program
 from slicelock_agent.backends.cuda.helpers import IDLE_KEPT, Helpers
-from slicelock_agent.check import look, saved_bytes
 
-from slicelock.settings import AgentSettings
-from tests.support.fake_driver import GIB, VARIABLE, FakeGpus, World, state_of
+from tests.support.fake_driver import GIB, VARIABLE, World, state_of
 from tests.support.fake_program import WORDS
 from tests.support.gpu_rig import GPU, ROOT, SIZE, processes
 from tests.support.wait import wait_until
@@ -189,20 +187,3 @@ def _of_words(folder: Path, words: str) -> tuple[int, str | None]:
 def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is no program"):
         Program(str(tmp_path / "nothing"))
-
-
-def test_the_check_names_gpus_and_who_uses_them(world: World, tmp_path: Path) -> None:
-    settings = AgentSettings(redis_url="redis://nowhere", state_dir=tmp_path)  # type: ignore[arg-type]
-    with processes(1, SLICELOCK_RUN="r") as [pid], processes(1, CUDA_MPS_PIPE_DIRECTORY="/x") as [other]:
-        world.add(pid, {GPU: 3 * GIB})
-        world.add(other, {GPU: 1 * GIB})
-        world.ill(GPU, persistence=False)
-        found = {one.check: one for one in look(settings, FakeGpus(world))}
-    assert found["GPU 0"].severity == "warning"
-    assert "persistence mode" in found["GPU 0"].found
-    assert found["run r"].found.startswith(f"process {pid} (sleep")
-    assert found["run r"].severity == "ok"
-    assert "client of MPS" in found["no run"].found
-    assert "4.00 GiB on GPUs, 0 MiB saved" in found["host memory"].found
-    assert "driver checkpoint" in found
-    assert saved_bytes(settings) == 0

@@ -14,9 +14,9 @@ from slicelock_agent.processes import Found, Presence
 from slicelock_agent.reconcile import Wanted
 from slicelock_agent.registry import Process, Run
 
-from slicelock.errors import SlicelockError
+from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import ProcessIdentity
-from tests.support.fake_driver import GIB
+from tests.support.fake_driver import GIB, FakeGpus
 from tests.support.gpu_rig import GPU, OTHER, SAFE, SIZE, GpuRig, processes
 from tests.support.wait import wait_until_async
 
@@ -340,6 +340,20 @@ async def test_a_slices_settings_say_so() -> None:
     wanted = Wanted.of(raw)
     assert (wanted.min_free, wanted.zero_residue, wanted.ways) == (GIB, True, ("hooks",))
     assert (Wanted.of({}).min_free, Wanted.of({}).zero_residue) == (None, None)
+
+
+async def test_a_gpu_of_another_slice_that_does_not_answer_keeps_nobody_from_being_saved(
+    tmp_path: Path, one: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def users(gpus: FakeGpus, uuid: str) -> dict[int, int | None]:
+        if uuid == OTHER:
+            raise BackendUnavailable(f"{uuid} does not answer: GPU is lost.")
+        return told(gpus, uuid)
+
+    told = FakeGpus.users
+    monkeypatch.setattr(FakeGpus, "users", users)
+    async with GpuRig(tmp_path, gpus={GPU: SIZE, OTHER: SIZE}) as rig:
+        await a_is_saved(rig, one, 10 * GIB)
 
 
 async def test_a_process_that_has_a_turn_elsewhere_is_left_alone(rig: GpuRig, one: list[int]) -> None:

@@ -108,6 +108,33 @@ def test_an_ill_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         gpus.users("GPU-1")
 
 
+class OneLost(Library):
+    """Its second GPU has fallen off the bus."""
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index == 1:
+            raise NvmlError("GPU is lost")
+        return index
+
+
+def test_a_lost_gpu_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = over(monkeypatch, OneLost())
+    found = gpus.all()
+    assert [gpu.silent for gpu in found] == ["", "GPU 1 does not answer: GPU is lost."]
+    assert nvml.resolve(["0"], found) == ("GPU-0",)
+    for names in (["1"], ["all"]):
+        with pytest.raises(BackendUnavailable, match="GPU 1 does not answer: GPU is lost"):
+            nvml.resolve(names, found)
+    with pytest.raises(BackendUnavailable, match=r"0 \(GPU-0\), 1 \(it does not answer\)"):
+        nvml.resolve(["GPU-1"], found)
+
+
+def test_a_driver_that_does_not_tell_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = over(monkeypatch, Library("nvmlSystemGetDriverVersion"))
+    with pytest.raises(BackendUnavailable, match="The driver does not answer nvmlSystemGetDriverVersion"):
+        gpus.health("GPU-0")
+
+
 GPUS = [Gpu("GPU-x", 0, "", 1), Gpu("GPU-y", 1, "", 1)]
 
 

@@ -17,7 +17,7 @@ from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
 from slicelock_agent.backends.cuda.census import Census
 from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
-from slicelock_agent.backends.cuda.host import charged, group_refusal, host_bytes
+from slicelock_agent.backends.cuda.host import charged, group_refusal, host_bytes, totals_of
 from slicelock_agent.backends.cuda.memory import DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.stuck import waits_in
@@ -120,9 +120,9 @@ class CudaBackend:
 
     def _elsewhere(self, processes: Collection[Process], subject: Subject) -> str:
         for gpu in self._gpus.all():
-            if gpu.uuid in subject.devices:
+            if gpu.uuid in subject.devices or gpu.silent:
                 continue
-            if pids := sorted(one.pid for one in processes if one.pid in self._gpus.users(gpu.uuid)):
+            if pids := sorted(one.pid for one in processes if one.pid in self._memory.users(gpu.uuid)):
                 return (
                     f"process {pids[0]} uses GPU {gpu.index} ({gpu.uuid}), which is not of slice "
                     f"{subject.slice}; start it with CUDA_VISIBLE_DEVICES={','.join(subject.devices)}"
@@ -131,7 +131,7 @@ class CudaBackend:
 
     def estimate(self, subject: Subject, *, told: bool = False) -> Estimate:
         processes = self._processes(subject)
-        sizes = _totals(self._memory.sizes(processes, subject.devices, told=told))
+        sizes = totals_of(self._memory.sizes(processes, subject.devices, told=told))
         size = sum(sizes.values())
         saved = self._records.read(subject.slice, subject.image)
         most = max(size, saved.bytes if saved else 0)
@@ -221,7 +221,7 @@ class CudaBackend:
             return Report(failures=unclear)
         open_ = [one for one, state in states.items() if state in (State.LOCKED, State.RUNNING)]
         sizes = self._memory.sizes(open_, subject.devices)
-        if why := group_refusal(_totals(sizes)):
+        if why := group_refusal(totals_of(sizes)):
             return Report(failures={f"run {subject.run}": why})
         self._records.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
         end = Deadline.after(deadline)
@@ -281,7 +281,7 @@ class CudaBackend:
             why
             or preflight.of_run(users, self._on(users, subject.devices))
             or self._elsewhere(users, subject)
-            or group_refusal(_totals(sizes))
+            or group_refusal(totals_of(sizes))
             or _standing(users)
         )
 
@@ -382,8 +382,3 @@ def _named(failures: dict[Process, str]) -> dict[str, str]:
 def _in_state(states: Mapping[Process, State], *unwanted: State) -> dict[str, str]:
     """The processes in one of these states, each with why it cannot go on."""
     return {str(one): f"its state is {state}" for one, state in states.items() if state in unwanted}
-
-
-def _totals(sizes: Mapping[Process, Mapping[str, int]]) -> dict[Process, int]:
-    """The bytes of each process on all GPUs together."""
-    return {one: sum(size.values()) for one, size in sizes.items()}

@@ -23,6 +23,11 @@ def host_bytes(device_bytes: int) -> int:
     return int(device_bytes * HOST_SHARE)
 
 
+def totals_of(sizes: Mapping[Process, Mapping[str, int]]) -> dict[Process, int]:
+    """The bytes of each process on all GPUs together."""
+    return {one: sum(size.values()) for one, size in sizes.items()}
+
+
 def charged(sizes: Mapping[Process, int]) -> Mapping[Path, int]:
     """The bytes that each control group will hold, when so many are saved of each process."""
     needed = Counter[Path]()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from slicelock.errors import BackendUnavailable
 from slicelock.host_memory import GIB, readable
 from slicelock_agent.backends.cuda.discovery import Process, described, outside
 from slicelock_agent.backends.cuda.records import Saved
@@ -36,6 +38,14 @@ class DeviceMemory:
     def used(self, devices: Sequence[str]) -> int:
         """Bytes in use on the GPUs together."""
         return sum(self._gpus.memory(uuid)[0] for uuid in devices)
+
+    def users(self, uuid: str) -> Collection[int]:
+        """The pids on a GPU that may be another slice's; none when it does not answer, which is not this
+        slice's trouble.
+        """
+        with suppress(BackendUnavailable):
+            return self._gpus.users(uuid)
+        return ()
 
     def free(self, uuid: str) -> int:
         return self._gpus.memory(uuid)[1]
