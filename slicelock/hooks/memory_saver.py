@@ -47,7 +47,7 @@ class MemorySaver:
         self._memory = PausedMemory(self._torch)
         self._book = Book.of(self._saver, self._memory)
         self._paused: tuple[str | None, ...] = ()
-        self._taken: Set[int] = frozenset()
+        self._taken: Set[int] | None = None  # the addresses; None: unknown
         self.last = Moved(0)
 
     def offload(self) -> Moved:
@@ -60,19 +60,21 @@ class MemorySaver:
         if not tags:
             return Moved(0)
         self._settle()
-        before, free = self._memory.addresses().keys(), self._free()
+        self._taken = None
+        before, free = self._memory.addresses(), self._free()
         try:
             for tag in tags:
                 self._book.pause(tag, ours=True)
                 self._paused += (tag,)
+            self._taken = self._memory.since(before)
         except Exception as failure:
-            self._resume()
-            raise SnapshotFailed(f"Pausing failed: {failure} What had been paused is resumed.") from failure
-        self._taken = self._memory.addresses().keys() - before
-        moved = sum(self._memory.sizes(self._taken).values())
-        if not self._memory.is_known:  # by what is free now, for what that is worth
+            raise SnapshotFailed(f"Pausing failed: {failure} {self._undo(before)}") from failure
+        seconds = time.monotonic() - begun
+        if self._taken is not None:
+            moved = sum(self._memory.sizes(self._taken).values())
+        else:  # by what is free now, for what that is worth
             moved = sum(max(0, now - free.get(index, now)) for index, now in self._free().items())
-        self.last = Moved(moved, seconds=time.monotonic() - begun)
+        self.last = Moved(moved, seconds=seconds)
         return self.last
 
     def reload(self) -> Moved:
@@ -87,6 +89,16 @@ class MemorySaver:
         self._settle()
         self.last = Moved(int(self.last), seconds=time.monotonic() - begun)
         return self.last
+
+    def _undo(self, before: Mapping[int, Pool]) -> str:
+        """Resume what had been paused when it failed, if there is room for it still; what became of it."""
+        try:
+            self._taken = self._memory.since(before)
+            self._refuse_full()
+        except SlicelockError as why:
+            return f"What had been paused stays so until a reload: {why}"
+        self._resume()
+        return "What had been paused is resumed."
 
     def _resume(self) -> None:
         while self._paused:
@@ -103,10 +115,9 @@ class MemorySaver:
             self._saver.retain_cpu_backup = True
 
     def _refuse_full(self) -> None:
-        known = self._memory.is_known
-        sizes = self._memory.sizes(self._taken)
+        sizes = None if self._taken is None else self._memory.sizes(self._taken)
         for index, free in self._free().items():
-            needed = sizes[index] if known else int(self._torch.cuda.memory_reserved(index))
+            needed = self._torch.cuda.memory_reserved(index) if sizes is None else sizes[index]
             if free < needed:
                 raise RestoreFailed(
                     f"cuda:{index} has {readable(free)} free, and {readable(needed)} are to come back; "

@@ -7,7 +7,7 @@ device changes with what others do. But the driver says of each address whether 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from slicelock.errors import ConfigurationError
@@ -27,13 +27,10 @@ class PausedMemory:
         except ConfigurationError:
             self._driver = None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a driver to be asked."""
-        return self._driver is not None
-
     def addresses(self) -> dict[int, Pool]:
-        """The segments that are paused now, by address, with the pool that each is of."""
+        """The segments that are paused now, by address, with the pool that each is of. DriverError when the
+        driver does not tell; without one there seem to be none.
+        """
         driver = self._driver
         if driver is None:
             return {}
@@ -42,6 +39,10 @@ class PausedMemory:
             for one in snapshot(self._torch)
             if not driver.is_mapped(one["address"])
         }
+
+    def since(self, before: Mapping[int, Pool]) -> Set[int] | None:
+        """What has been paused since, by address; None when there is no driver to be asked."""
+        return None if self._driver is None else self.addresses().keys() - before.keys()
 
     def sizes(self, addresses: Set[int]) -> Counter[int]:
         """Bytes of these segments by device, of those that there still are."""

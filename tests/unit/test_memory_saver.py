@@ -337,6 +337,31 @@ def test_a_pause_that_fails_half_way_is_undone(saver: Library, monkeypatch: pyte
     monkeypatch.undo()
 
 
+def test_a_pause_that_fails_half_way_is_undone_only_where_there_is_room(
+    saver: Library, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    saver.allocate("more", GIB)
+    original = hook._book._pause
+
+    def fail(tag: str | None) -> None:
+        if tag == "weights":
+            device.free = GIB - 1
+            raise RuntimeError("CUDA error")
+        original(tag)
+
+    monkeypatch.setattr(hook._book, "_pause", fail)
+    with pytest.raises(
+        SnapshotFailed, match=r"CUDA error What had been paused stays so until a reload: cuda:0"
+    ):
+        hook.offload()
+    assert saver.paused == {"more", "cache"}
+    device.free = GIB
+    hook.reload()
+    assert saver.paused == {"cache"}
+
+
 def test_a_library_that_was_never_used_has_nothing_to_pause(saver: Library) -> None:
     saver._impl = None
     with pytest.raises(SnapshotFailed, match=r"has not been used in this process.*enable_cpu_backup=True"):

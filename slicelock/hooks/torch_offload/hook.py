@@ -153,7 +153,7 @@ class TorchOffload:
                 advice=f"Raise {SETTING} or the machine's limit.",
             )
         sides: dict[int, LeavingSide] = {}
-        self._closed.choose(self._inventory.modules_with(self._storages()))
+        self._closed.choose(self._inventory.with_any(found.modules, self._storages()))
         try:
             self._closed.close()
             for index, lanes, key in self._lanes(page):
@@ -163,7 +163,7 @@ class TorchOffload:
                 self._places, lambda index, mover, places: self._leave(mover, places, sides.get(index))
             )
         except BaseException as failure:
-            self._closed.open()
+            self._closed.choose(())
             self._undo(failure, list(sides.values()))
             raise
         moved = Moved(moved_bytes(self._all_places()), seconds=time.monotonic() - begun, left=left)
@@ -222,6 +222,7 @@ class TorchOffload:
             side.done()
         moved = Moved(moved_bytes(self._all_places()), seconds=time.monotonic() - begun)
         self._places = {}
+        self._closed.choose(())  # nothing is kept alive by it
         self._foresee_after_step()
         return moved
 

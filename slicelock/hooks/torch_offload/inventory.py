@@ -17,10 +17,11 @@ ByDevice = dict[int, list[Place]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is copied, and what is dropped."""
+    """What is copied, what is dropped, and the modules that were found."""
 
     kept: ByDevice = field(default_factory=dict[int, list[Place]])
     dropped: ByDevice = field(default_factory=dict[int, list[Place]])
+    modules: tuple[Any, ...] = ()
 
     def all(self) -> list[Place]:
         """Every place."""
@@ -42,21 +43,19 @@ class Inventory:
         kept = self._places(self.things, walk)
         known = {place.storage._cdata for places in kept.values() for place in places}
         dropped = self._places([thing for thing, _ in self.discard], walk)
-        return Found(
-            kept, {index: left for index, places in dropped.items() if (left := _without(places, known))}
-        )
+        left = {index: places for index, found in dropped.items() if (places := _without(found, known))}
+        return Found(kept, left, tuple(walk.modules.values()))
 
     def modules(self) -> list[Any]:
         """The modules among the things."""
         return [one for one in self.things if isinstance(one, self._torch.nn.Module)]
 
-    def modules_with(self, storages: Set[int]) -> list[Any]:
-        """The modules among the things, also those to discard, that have a tensor in one of these."""
+    def with_any(self, modules: Iterable[Any], storages: Set[int]) -> list[Any]:
+        """Those that have a tensor in one of these storages."""
         walk = Walk(self._torch, call=False)
-        dropped = [thing for thing, _ in self.discard if isinstance(thing, self._torch.nn.Module)]
         return [
             module
-            for module in {id(one): one for one in [*self.modules(), *dropped]}.values()
+            for module in modules
             if any(tensor.untyped_storage()._cdata in storages for _, tensor in walk.of(module))
         ]
 

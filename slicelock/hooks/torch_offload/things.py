@@ -25,6 +25,7 @@ class Walk:
     def __init__(self, torch: Any, *, call: bool = True) -> None:
         self._torch, self._call = torch, call
         self._seen: set[int] = set()
+        self.modules: dict[int, Any] = {}  # that were come across, by identity
 
     def of(self, thing: Any, name: str = "") -> Iterator[Named]:
         """The tensors of one thing. ConfigurationError for what can have none, and for what belongs to a
@@ -60,6 +61,7 @@ class Walk:
 
     def _module(self, module: Any, name: str) -> Iterator[Named]:
         refuse_managed_module(module)
+        self.modules[id(module)] = module
         for path, parameter in module.named_parameters(remove_duplicate=False):
             yield from self._tensor(parameter, f"{name}.{path}")
         for path, buffer in module.named_buffers(remove_duplicate=False):

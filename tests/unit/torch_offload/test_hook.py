@@ -199,6 +199,7 @@ def test_discard_takes_pairs() -> None:
 
 def test_a_module_says_that_it_is_away_and_has_its_own_hooks_back(offload: Any) -> None:
     model, elsewhere, reference = torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4)
+    listed, made = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
     saved = copy.deepcopy(reference.state_dict())
     model.register_forward_pre_hook(lambda *_: None)
     before = list(model._forward_pre_hooks.items())
@@ -207,10 +208,10 @@ def test_a_module_says_that_it_is_away_and_has_its_own_hooks_back(offload: Any) 
         one.load_state_dict(saved)
         one(torch.ones(1, 4))
 
-    hook = offload(model, elsewhere, discard=[(reference, load)])
+    hook = offload(model, elsewhere, {"a": [listed]}, lambda: made, discard=[(reference, load)])
     for _ in range(2):
         hook.offload()
-        for away in (model, reference):
+        for away in (model, reference, listed, made):
             with pytest.raises(RuntimeError, match=r"slicelock: this Linear is offloaded.*inside a turn"):
                 away(torch.ones(1, 4))
         assert elsewhere(torch.ones(1)) == 1
