@@ -165,6 +165,8 @@ class Step(StrEnum):
     ADMIT = "admit"
     REFUSE = "refuse"
     """The switch cannot be done for this request; `reason` says why."""
+    BLOCK = "block"
+    """Nobody can be let in here now, which is no request's fault; `reason` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,9 @@ def next_action(wanted: Wanted, here: Here, now_ms: int) -> Action:
         return Action(Step.DROP, dead[0])
     if not wanted.asks or wanted.run in here.dead:
         return REST
-    if reason := refusal(wanted, here, now_ms):
+    if wanted.fence > now_ms * 1024 + DAY_OF_FENCES:
+        return Action(Step.BLOCK, reason=far_ahead(wanted.fence))
+    if reason := refusal(wanted, here):
         return Action(Step.REFUSE, wanted.run, reason)
     return _switch(wanted.run, here)
 
@@ -201,10 +205,16 @@ def _switch(run: str, here: Here) -> Action:
     return _bring(run, here)
 
 
-def refusal(wanted: Wanted, here: Here, now_ms: int) -> str:
-    """Why this fence is not to be admitted; empty when it is."""
-    if wanted.fence > now_ms * 1024 + DAY_OF_FENCES:
-        return f"fence {wanted.fence} lies more than a day ahead of this node's clock"
+def far_ahead(fence: int) -> str:
+    """Why a fence of the far future is not admitted, and the remedy."""
+    return (
+        f"fence {fence} lies more than a day ahead of this node's clock: correct that clock; if Redis' was "
+        "ahead, correct it, then forget the slice and declare it again while nobody waits for it"
+    )
+
+
+def refusal(wanted: Wanted, here: Here) -> str:
+    """Why this fence is not to be admitted for this request; empty when it is."""
     if wanted.fence < here.top:
         return f"fence {wanted.fence} is below {here.top}, the highest that this node has admitted"
     if wanted.fence == here.top and here.admitted not in (None, wanted.turn):

@@ -346,7 +346,7 @@ class Switcher:
         if not self.wanted.asks:
             log.warning(Line(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
-            case Step.EVICT | Step.WIPE:
+            case Step.EVICT | Step.WIPE | Step.BLOCK:
                 self._say("FAILED", run, "evict", reason)
             case Step.RESTORE if self._is_lost(run):
                 self._say("FAILED", run, "restore", reason)

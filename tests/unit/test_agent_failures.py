@@ -173,6 +173,18 @@ async def test_nor_does_it_fail_the_request_of_a_run_that_is_loaded(
     assert (await rig.turn("a", 30)).outcome == "READY"
 
 
+async def test_nor_does_a_clock_that_is_wrong(faulty: tuple[Rig, Faulty]) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    moved = tuple(backend.calls)
+    result = await rig.turn("a", 1 << 62)
+    assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")
+    assert "more than a day ahead of this node's clock" in result.reason
+    assert tuple(backend.calls) == moved
+    assert (await rig.turn("a", 40)).outcome == "READY"
+    assert rig.read(len(A)) == A
+
+
 async def test_a_run_whose_image_is_gone_is_lost(faulty: tuple[Rig, Faulty]) -> None:
     rig, backend = faulty
     await rig.turn("b", 20)

@@ -73,13 +73,21 @@ def test_what_comes_next(wanted: Wanted, seen: Here, action: Action) -> None:
         (F - 1, F, None, "is below"),
         (F, F, Admitted("a", "main", 1, F), "was admitted for another turn"),
         (F, F, Admitted("b", "main", 2, F), "was admitted for another turn"),
-        (F + DAY_OF_FENCES + 1024, 0, None, "more than a day ahead"),
     ],
 )
 def test_fences_that_are_refused(fence: int, top: int, admitted: Admitted | None, why: str) -> None:
     action = next_action(Wanted("switching", fence, "b", "main", 3), here(top=top, admitted=admitted), NOW)
     assert action.step is Step.REFUSE
     assert why in action.reason
+
+
+def test_a_fence_of_the_far_future_blocks_the_node() -> None:
+    """A clock is wrong, this node's or Redis'; no request is at fault."""
+    ahead = Wanted("switching", F + DAY_OF_FENCES + 1024, "b", "main", 3)
+    action = next_action(ahead, here(), NOW)
+    assert (action.step, action.run) == (Step.BLOCK, "")
+    assert "more than a day ahead of this node's clock: correct" in action.reason
+    assert next_action(ahead, here(), NOW + 1).step is Step.ADMIT
 
 
 def test_a_repeated_switch_is_admitted_again() -> None:
