@@ -63,6 +63,7 @@ class ControlGroups:
         for module in (
             "slicelock.host_memory",
             "slicelock_agent.backends.cuda.host",
+            "slicelock_agent.backends.cuda.discovery",
             "slicelock_agent.backends.sim",
         ):
             monkeypatch.setattr(f"{module}.groups_of", found)

@@ -18,6 +18,7 @@ from slicelock_agent.backends.cuda.verbs import Patience
 from slicelock_agent.nvml import Health
 
 from tests.support.control_groups import ControlGroups
+from tests.support.gpu_rig import processes
 
 GIB = 1 << 30
 ME = Process(os.getpid(), 1)
@@ -154,12 +155,13 @@ def test_a_thread_is_no_process() -> None:
 
 
 def test_a_frozen_control_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "group_of", lambda pid: "/jobs/a")
-    group = tmp_path / "jobs" / "a"
-    group.mkdir(parents=True)
-    assert discovery.stopped(os.getpid(), tmp_path) == ""
-    (tmp_path / "jobs" / "cgroup.freeze").write_text("1\n")
-    assert f"frozen with its control group {tmp_path / 'jobs'}" in discovery.stopped(os.getpid(), tmp_path)
+    groups = ControlGroups(tmp_path)
+    groups.are_this_machines(monkeypatch)
+    groups.has("/jobs/a", os.getpid())
+    jobs = groups.limit("/jobs", None)
+    assert discovery.stopped(os.getpid()) == ""
+    (jobs / "cgroup.freeze").write_text("1\n")
+    assert f"frozen with its control group {jobs}" in discovery.stopped(os.getpid())
 
 
 def test_members_of_a_control_group_and_below(tmp_path: Path) -> None:
@@ -167,7 +169,27 @@ def test_members_of_a_control_group_and_below(tmp_path: Path) -> None:
     below.mkdir(parents=True)
     (tmp_path / "job" / "cgroup.procs").write_text("5\n6\n")
     (below / "cgroup.procs").write_text("7\n")
-    assert sorted(discovery.members("/job", tmp_path)) == [5, 6, 7]
+    assert sorted(discovery.members(tmp_path / "job")) == [5, 6, 7]
+    assert not list(discovery.members(None))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("agents", "found"), [("/agent", True), ("/jobs/a", False)])
+def test_processes_of_a_run_are_found_in_its_own_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, agents: str, found: bool
+) -> None:
+    groups = ControlGroups(tmp_path, version)
+    groups.are_this_machines(monkeypatch)
+    groups.has(agents, os.getpid())
+    with processes(2, SLICELOCK_RUN="r") as [root, beside], processes(1) as [other]:
+        groups.has("/jobs/a", root, beside, other)
+        listed = f"{beside}\n{other}\n"
+        (groups.limit("/jobs/a", None) / "cgroup.procs").write_text(listed)
+        pids = {one.pid for one in discovery.processes_of([root], "r", None)}
+        assert pids == ({root, beside} if found else {root})
+        groups.has("/", root)  # everybody is in the topmost
+        (groups.root / "cgroup.procs").write_text(listed)
+        assert {one.pid for one in discovery.processes_of([root], "r", None)} == {root}
 
 
 def test_other_users_processes_are_left_alone() -> None:

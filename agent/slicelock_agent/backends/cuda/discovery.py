@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from slicelock.host_memory import groups_of
 from slicelock.identity import ProcessIdentity
 from slicelock_agent.processes import environment_of, family, state_of, tagged, uids_of
 
-GROUPS = Path("/sys/fs/cgroup")
 SAFE_NCCL = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
 """With these the driver can restore a process that has an NCCL group; without any one of them it cannot."""
 NO_NCCL = "SLICELOCK_NO_NCCL"
@@ -35,7 +35,7 @@ class Process:
 def processes_of(roots: Collection[int], run: str, uids: Collection[int] | None) -> list[Process]:
     """Every living process of the run, by pid, as one look at /proc shows it."""
     pids = set(family(roots))
-    for group in {group_of(pid) for pid in pids} - {"", "/", group_of(os.getpid())}:
+    for group in {group_of(pid) for pid in pids} - {None, group_of(os.getpid())}:
         pids |= {pid for pid in members(group) if pid not in pids and tagged(pid, run, "")}
     return sorted(one for one in map(identified, pids) if one is not None and allowed(one.pid, uids))
 
@@ -66,32 +66,26 @@ def allowed(pid: int, uids: Collection[int] | None) -> bool:
         return False
 
 
-def group_of(pid: int) -> str:
-    """The process's control group (v2), as a path below the root; empty when it cannot be told."""
-    try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line[3:] for line in lines if line.startswith("0::")), "")
+def group_of(pid: int) -> Path | None:
+    """The process's control group; None when it is not to be seen here, or the one that has them all."""
+    group, *above = groups_of(pid) or [None]
+    return group if group and group.parent in above else None
 
 
-def members(group: str, root: Path = GROUPS) -> Iterable[int]:
+def members(group: Path | None) -> Iterable[int]:
     """Every pid in a control group and in those below it."""
-    for folder, _, _ in os.walk(root / group.strip("/")):
+    for folder, _, _ in os.walk(group) if group else ():
         try:
             yield from map(int, (Path(folder) / "cgroup.procs").read_text().split())
         except (OSError, ValueError):
             continue
 
 
-def stopped(pid: int, root: Path = GROUPS) -> str:
+def stopped(pid: int) -> str:
     """Why the process cannot answer the driver, which would wait for it for ever; empty when it can."""
     if state_of(pid) in "Tt":
         return "is stopped (a signal or a debugger); let it go on"
-    path = root / group_of(pid).strip("/")
-    for group in (path, *path.parents):
-        if not group.is_relative_to(root):
-            break
+    for group in groups_of(pid):
         try:
             if (group / "cgroup.freeze").read_text().strip() == "1":
                 return f"is frozen with its control group {group}; thaw it"
@@ -122,5 +116,15 @@ def described(pid: int) -> str:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return f"process {pid} (not to be seen from here)"
-    group = group_of(pid)
+    group = _group_name(pid)
     return f"process {pid} ({name}{f', control group {group}' if group else ''})"
+
+
+def _group_name(pid: int) -> str:
+    """The process's control group as /proc names it, the narrowest of several; empty for the topmost."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return ""
+    name = max((line.split(":", 2)[-1] for line in lines), key=len, default="")
+    return "" if name == "/" else name
