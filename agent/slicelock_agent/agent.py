@@ -156,7 +156,7 @@ class Agent:
                 budget=budget,
                 settings=settings,
                 elsewhere=partial(self._elsewhere, name),
-                saved_elsewhere=partial(self._saved_elsewhere, name),
+                moved_elsewhere=partial(self._moved_elsewhere, name),
                 steps=steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
@@ -183,10 +183,10 @@ class Agent:
         others = (one for one in self._pulse.switchers.values() if one.at.name != name)
         return next((one.at.name for one in others if one.holds(run)), "")
 
-    def _saved_elsewhere(self, name: str, run: str) -> bool:
-        """Whether another slice's page here names something that is saved of the run."""
+    def _moved_elsewhere(self, name: str, run: str) -> bool:
+        """Whether another slice's page here says that something of the run is saved or offloaded."""
         others = (one.at.page.stays.get(run) for one in self._pulse.switchers.values() if one.at.name != name)
-        return any(stay.image for stay in others if stay)
+        return any(stay.image or stay.hooked for stay in others if stay)
 
     async def _take(self, name: str, accelerator: Accelerator, journal: Journal) -> None:
         """Hold the slice's devices; after a new boot nothing of any run may be on them."""

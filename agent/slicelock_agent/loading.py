@@ -64,25 +64,29 @@ async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcom
 
 async def take_over(at: Station, run: str, fence: int) -> str:
     """Before a run is let in that the page does not know: an agent whose journal is gone may have locked or
-    saved it. Lets what is only locked go on; puts what is saved on the page, to be found out and restored.
+    saved it, or told its hooks to offload. Lets what is only locked go on; puts what is saved on the page, to
+    be found out and brought back.
 
     Why neither can be done now; empty when one has been, or nothing was to be done.
     """
-    if at.saved_elsewhere(run):
+    if at.moved_elsewhere(run):
         return ""
-    subject = at.subject(run, fence, f"{run}@{fence}")
-    deadline = at.deadline(subject)
+    subject, hooked = at.subject(run, fence, f"{run}@{fence}"), at.registry.offloaded(run, at.name)
+    deadline, why = at.deadline(subject), ""
     match await at.accelerator.strays(subject, deadline):
         case Truth.SAVED | Truth.PARTIAL | Truth.FAILED as truth:
             log.warning("run %s is %s, and the journal does not know of it: it is taken over", run, truth)
-            at.page.put(Stay(run, RunState.UNKNOWN, image=subject.image))
-        case Truth.LOADED:
-            return (await at.accelerator.unlock(subject, deadline)).reason
+            at.page.put(Stay(run, RunState.UNKNOWN, hooked, subject.image))
+            return ""
         case Truth.UNKNOWN:
             return "the driver does not tell whether it is saved; is one of its processes stopped?"
+        case Truth.LOADED:
+            why = (await at.accelerator.unlock(subject, deadline)).reason
         case _:
             pass
-    return ""
+    if hooked and not why:
+        at.page.put(Stay(run, RunState.LOADED, hooked))
+    return why
 
 
 async def send_back(at: Station, run: str, fence: int) -> None:

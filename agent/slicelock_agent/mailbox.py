@@ -11,8 +11,6 @@ from typing import Any
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.registry import Word
 
-OFFLOAD, RELOAD = "offload", "reload"
-
 
 @dataclass(eq=False, slots=True)
 class Order:

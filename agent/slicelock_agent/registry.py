@@ -27,6 +27,7 @@ log = logging.getLogger("slicelock_agent")
 PROCESSES_LIMIT = 4096
 """Processes of one run that are looked at; a pidfd each, and no real run has as many on one node."""
 UNKNOWN_REV = ""
+OFFLOAD, RELOAD = "offload", "reload"
 UNTOUCHED = frozenset({Presence.UNSEEN, Presence.DENIED})
 PERHAPS_ALIVE = UNTOUCHED | {Presence.HERE}
 REASONS = {
@@ -80,6 +81,8 @@ class Process:
     listed: bool = True
     heard_at: float = field(default_factory=time.monotonic)
     """When it last beat, as far as Redis has told here: a moment of this node's monotonic clock."""
+    last_command: str = ""
+    """What its hooks were told last, answered or not."""
 
     def offers(self, name: str) -> list[Hook]:
         """Its hooks for this slice."""
@@ -193,6 +196,10 @@ class Registry:
     def commanded(self, run: str, name: str) -> list[Process]:
         """Those of them whose hooks move state on this slice on command."""
         return [one for one in self.processes(run) if any(hook.commanded for hook in one.offers(name))]
+
+    def offloaded(self, run: str, name: str) -> bool:
+        """Whether the last that some of them were told is to offload."""
+        return any(one.last_command == OFFLOAD for one in self.commanded(run, name))
 
     def served(self, run: str, name: str) -> list[tuple[Process, Plan]]:
         """The model servers of its processes whose memory is this slice's."""
@@ -319,9 +326,11 @@ class Registry:
         except (ConfigurationError, ValueError, TypeError, KeyError, AttributeError) as failure:
             self._complain(run.name, f"process {text} describes itself wrongly: {failure}")
         try:
-            for told in (entry.get("command"), entry.get("answer")):
+            for told in (entry.get("answer"), entry.get("command")):  # a command is newer than an answer
                 if told is not None:
-                    self.on_word(text, _word(cast(Mapping[str, Any], told)))
+                    word = _word(cast(Mapping[str, Any], told))
+                    process.last_command = word.what
+                    self.on_word(text, word)
         except (ValueError, TypeError, KeyError, AttributeError) as failure:
             self._complain(run.name, f"process {text} answers wrongly: {failure}")
 

@@ -35,8 +35,8 @@ class Station:
     settings: AgentSettings
     elsewhere: Callable[[str], str] = lambda run: ""
     """The other slice of this node on which a run has a turn; empty when there is none."""
-    saved_elsewhere: Callable[[str], bool] = lambda run: False
-    """Whether another slice of this node has saved, or is about to save, a run's processes."""
+    moved_elsewhere: Callable[[str], bool] = lambda run: False
+    """Whether another slice of this node has moved something of a run, or is about to."""
     steps: Steps = field(default_factory=Steps)
     """What the backends have done in the present switch."""
 
@@ -170,7 +170,8 @@ class Station:
 
     def may_be_saved(self, run: str) -> bool:
         """Whether a run may be saved although the page does not know it: see `loading.take_over`."""
-        return not self.accelerator.exclusive and run not in self.page.stays
+        possible = not self.accelerator.exclusive or self.registry.offloaded(run, self.name)
+        return possible and run not in self.page.stays
 
     def empties(self, wanted: Wanted) -> bool:
         """Whether what a run's hooks leave is saved from outside, so that nothing of it stays."""

@@ -105,10 +105,13 @@ async def test_a_failed_process_is_told(tmp_path: Path, three: list[int]) -> Non
 
 async def test_what_another_slice_has_saved_is_its_own(tmp_path: Path, three: list[int]) -> None:
     async with anew(tmp_path, three[:1], "checkpointed") as rig:
-        rig.switcher.at = replace(rig.switcher.at, saved_elsewhere=lambda run: True)
+        rig.registry.hook_runs.add("a")
+        rig.registry.offloaded = lambda run, name: True
+        rig.switcher.at = replace(rig.switcher.at, moved_elsewhere=lambda run: True)
         assert (await rig.turn("a", 10)).outcome == "READY"
         assert rig.world.state(three[0]) == "checkpointed"
         assert not rig.world.log()
+        assert not rig.hooks.calls
 
 
 @pytest.mark.parametrize("options", [(), ("--driver", "tests.support.nothing:Driver")])
@@ -127,3 +130,20 @@ async def test_where_the_driver_cannot_save_it_is_not_asked(tmp_path: Path, thre
         rig.registry.hook_runs.add("a")
         assert (await rig.turn("a", 10)).outcome == "READY"
         assert not rig.world.log()
+
+
+async def test_hooks_that_were_told_to_offload_are_told_to_reload(tmp_path: Path, three: list[int]) -> None:
+    async with anew(tmp_path, three, *["running"] * 3) as rig:
+        rig.registry.hook_runs.add("a")
+        rig.registry.offloaded = lambda run, name: run == "a"
+        assert (await rig.turn("a", 10)).outcome == "READY"
+        assert rig.hooks.calls == [("reload", "a", 10)]
+
+
+async def test_also_after_the_driver_has_saved_what_they_left(tmp_path: Path, three: list[int]) -> None:
+    async with anew(tmp_path, three, *["checkpointed"] * 3) as rig:
+        rig.registry.hook_runs.add("a")
+        rig.registry.offloaded = lambda run, name: run == "a"
+        assert (await rig.turn("a", 10)).outcome == "READY"
+        assert rig.world.states(three) == ["running"] * 3
+        assert rig.hooks.calls == [("reload", "a", 10)]

@@ -150,7 +150,10 @@ async def test_hooks_and_what_they_say(registry: Registry) -> None:
     assert [registry.residue("r", name) for name in ("s", "t")] == [0, 5]
     assert registry.moves_itself("r", "t")
     assert not registry.moves_itself("r", "u")
-    assert words == [(one, Word(60, "reload")), (one, Word(50, "offload", "done", "", 3))]
+    assert words == [(one, Word(50, "offload", "done", "", 3)), (one, Word(60, "reload"))]
+    assert not registry.offloaded("r", "s")
+    registry.learn({"r": told(2, **{one: entry(("s", "t"), hooks, answer=answer)})})
+    assert [registry.offloaded("r", name) for name in ("s", "t", "u")] == [True, True, False]
 
 
 async def test_a_process_that_cannot_be_seen_may_be_alive(

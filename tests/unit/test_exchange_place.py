@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from slicelock_agent import exchanges
 from slicelock_agent.exchanges import Layout, user_of
-from slicelock_agent.mailbox import OFFLOAD, RELOAD, Mailbox
-from slicelock_agent.registry import Word
+from slicelock_agent.mailbox import Mailbox
+from slicelock_agent.registry import OFFLOAD, RELOAD, Word
 
 from slicelock import exchange_place
 from slicelock.errors import SnapshotFailed

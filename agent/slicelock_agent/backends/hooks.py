@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
-from slicelock_agent.mailbox import OFFLOAD, RELOAD, Mailbox, Order
+from slicelock_agent.mailbox import Mailbox, Order
+from slicelock_agent.registry import OFFLOAD, RELOAD
 
 
 class HooksBackend:
