@@ -11,6 +11,7 @@ from slicelock_agent.host_budget import HostBudget
 from tests.support.control_groups import ControlGroups
 from tests.support.fake_driver import GIB
 from tests.support.gpu_rig import GpuRig, processes
+from tests.support.rig import Rig
 
 
 @pytest.fixture
@@ -99,3 +100,20 @@ async def test_n13_what_is_not_known_to_be_a_new_runs_own_does_not_count_against
         rig.has("a", one, 45 * GIB)
         rig.world.change(one[0], untold=True)
         assert (await rig.turn("a", 10)).outcome == "READY"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_n13_what_the_agent_saves_itself_counts_in_its_own_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    groups = ControlGroups(tmp_path, version)
+    groups.are_this_machines(monkeypatch)
+    groups.has("/agent", "self")
+    groups.limit("/agent", GIB, GIB - 1)
+    async with Rig(tmp_path, budget=HostBudget(lambda: (64 * GIB, 60 * GIB))) as rig:
+        await rig.turn("a", 10)
+        rig.write(b"state of a")
+        assert "raise it, or give the run hooks" in (await rig.turn("b", 20)).reason
+        assert rig.states() == {"a": "loaded"}
+        groups.limit("/agent", GIB)
+        assert (await rig.turn("b", 30)).outcome == "READY"

@@ -37,6 +37,7 @@ class SimBackend:
         self._settings = settings
         self._chosen = "sim_dir" in settings.model_fields_set
         self._images = settings.sim_dir / "images" / settings.pool / settings.node
+        self._groups = groups_of("self")  # asked once: a hand-over takes few milliseconds
         self._devices: dict[str, SimDevice] = {}
         self._made: set[str] = set()
         self._retired: set[str] = set()
@@ -75,7 +76,7 @@ class SimBackend:
     def estimate(self, subject: Subject, *, told: bool = False) -> Estimate:
         """Images are files that the agent writes, so that they count as its own memory."""
         size = self.used(subject.devices)
-        return Estimate(size, size, size / RATE, dict.fromkeys(groups_of("self"), size))
+        return Estimate(size, size, size / RATE, dict.fromkeys(self._groups, size))
 
     def facts(self, devices: Sequence[str]) -> dict[str, Any]:
         opened = {device: self._device(device) for device in devices}
