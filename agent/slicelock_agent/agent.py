@@ -157,6 +157,7 @@ class Agent:
                 settings=settings,
                 elsewhere=partial(self._elsewhere, name),
                 moved_elsewhere=partial(self._moved_elsewhere, name),
+                slices=self._slices,
                 steps=steps,
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)

@@ -95,6 +95,21 @@ class DeviceLocks:
         self._held.clear()
 
 
+def is_held(path: Path) -> bool:
+    """Whether an agent of this machine, be it this one, holds the device with this lock file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False  # no agent has made it
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def _hold(path: Path, device: str, owner: str) -> IO[str]:
     file = _locked(path, device)
     while not _is(file, path):  # its last holder has removed it meanwhile: the lock is worth nothing

@@ -209,11 +209,12 @@ class Eviction:
                 ", so it is not certain to be the run's"
             )
             return False
+        owed = self._at.owed(self._run, self._fence)
         try:
             await processes.end(roots, self._at.registry.uids, KILL_PATIENCE_S)
+            await self._at.accelerator.wipe(self._at.devices, owed)
         except AgentError as failure:
             self._reasons.append(str(failure))
             return False
-        await self._at.accelerator.wipe(self._at.devices)
         self._page.drop(self._run)
         return True

@@ -127,15 +127,19 @@ async def reload(
     if report is None:
         return Outcome(False, recalled=True)
     if report.failures:
-        return Outcome(False, reason=f"run {run} cannot be restored: {report.reason}")
+        reasons = [f"run {run} cannot be restored: {report.reason}", at.accelerator.company(at.devices)]
+        return Outcome(False, reason="; ".join(filter(None, reasons)))
     at.page.put(replace(at.page.stays[run], hooked=False))
     return Outcome(True, report.bytes or max(0, at.used - used))
 
 
 async def drop(at: Station, run: str) -> None:
-    """Forget a dead run: what it left on the devices and what is saved of it."""
+    """Forget a dead run: what it left on the devices and what is saved of it.
+
+    AgentError as long as what killed processes had there has not come back.
+    """
     stay = at.page.stays[run]
-    if at.accelerator.exclusive and stay.state in (RunState.LOADED, RunState.POISONED):
+    if not at.accelerator.exclusive or stay.state in (RunState.LOADED, RunState.POISONED):
         await at.accelerator.wipe(at.devices)
     await _forget_image(at, stay)
     at.page.drop(run)

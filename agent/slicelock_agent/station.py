@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from slicelock.servers import Plan
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
-from slicelock_agent.backends.base import Accelerator, Backend, Served, Subject, Target
+from slicelock_agent.backends.base import Accelerator, Backend, Owed, Served, Subject, Target
 from slicelock_agent.clocked import Steps
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.journal import Page
@@ -37,6 +38,8 @@ class Station:
     """The other slice of this node on which a run has a turn; empty when there is none."""
     moved_elsewhere: Callable[[str], bool] = lambda run: False
     """Whether another slice of this node has moved something of a run, or is about to."""
+    slices: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """All slices of this node and their devices."""
     steps: Steps = field(default_factory=Steps)
     """What the backends have done in the present switch."""
 
@@ -113,6 +116,10 @@ class Station:
         subject = self.subject(run, self.page.top, image)
         return await self.accelerator.left(subject, allowed, self._asleep(run))
 
+    def owed(self, run: str, fence: int) -> Owed:
+        """What must come back when a run's processes are killed."""
+        return self.accelerator.owed(self.subject(run, fence), self._asleep(run))
+
     def _asleep(self, run: str) -> dict[int, int] | None:
         """What the processes of all runs but this one may have left on a device, by pid; None while another
         run is there with more than that, or on its way.
@@ -130,16 +137,20 @@ class Station:
         return kept
 
     def objection(self, run: str, wanted: Wanted) -> str:
-        """Why a new run could never be evicted from here, as far as that is known; empty when it can be."""
+        """Why a new run must not be let in: it could never be evicted from here, or has memory on devices of
+        slices for which it has no hooks. Empty: as far as that is known it may.
+        """
         if reason := self.hidden(run):
             return reason
         ways = wanted.ways or self.ways
-        if self.accelerator.exclusive or "cuda" not in ways:
-            return ""
-        hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
-        if hooked and not self.empties(wanted):
+        if self.accelerator.exclusive:
             return ""
         subject = self.subject(run, wanted.fence)
+        hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
+        if "cuda" not in ways or (hooked and not self.empties(wanted)):
+            here = [self.slices[name] for name in self.slices if self.registry.moves_itself(run, name)]
+            devices = dict.fromkeys(chain(self.devices, *here))
+            return self.accelerator.objection(replace(subject, devices=tuple(devices)), hooked=True)
         if reason := self.accelerator.objection(subject) or self._host_lacks(subject):
             return f"it could not be evicted from here: {reason}"
         return ""
@@ -178,13 +189,29 @@ class Station:
         return self.settings.zero_residue if wanted.zero_residue is None else wanted.zero_residue
 
     def no_room(self, run: str, wanted: Wanted) -> str:
-        """Why there is no room for a run now: for what is saved of it, or for the first turn of a new one."""
+        """Why there is no room for a run now: for what is saved of it, for what its hooks are to reload, or
+        for the first turn of a new one.
+        """
         stay = self.page.stays.get(run)
+        if stay is not None and not stay.image:
+            return self._no_room_to_reload(stay, wanted.fence)
         least = int(self.settings.min_free) if wanted.min_free is None else wanted.min_free
-        if (stay is not None and not stay.image) or (stay is None and not least):
+        if stay is None and not least:
             return ""
         subject = self.subject(run, wanted.fence, stay.image if stay else "")
         return self.accelerator.lacks_room(subject, 0 if stay else least)
+
+    def _no_room_to_reload(self, stay: Stay, fence: int) -> str:
+        """Not every hook looks before it takes memory. What it freed is taken to be spread evenly."""
+        if self.accelerator.exclusive or not (stay.hooked and stay.bytes):
+            return ""
+        subject, share = self.subject(stay.run, fence), len(self.devices)
+        why = self.accelerator.lacks_room(subject, stay.bytes // share)
+        if not why or stay.state is RunState.SAVED:
+            return why
+        # Something of it may be there already: hooks that failed half-way, or what was restored from outside.
+        there = self.accelerator.estimate(subject).device_bytes
+        return self.accelerator.lacks_room(subject, max(0, stay.bytes - there) // share)
 
     def deadline(self, subject: Subject) -> float:
         """Seconds that moving this much may take."""

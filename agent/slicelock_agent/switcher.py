@@ -209,7 +209,7 @@ class Switcher:
             if action.step not in ALWAYS:
                 self._fail(action.step, action.run, reason)
                 return
-            if action.step is Step.FIND_OUT and self._pause and self._said is None:
+            if self._pause and self._said is None:
                 self._fail(Step.EVICT, action.run, reason)  # it may take long: the request goes back
             await self._rest()
 
@@ -229,7 +229,7 @@ class Switcher:
                 await self.at.accelerator.wipe(self.at.devices)
             case Step.EVICT:
                 await self._evict(action)
-            case Step.RESTORE | Step.ADMIT if why := await self._lacks_room(action):
+            case Step.RESTORE | Step.RELOAD | Step.ADMIT if why := await self._lacks_room(action):
                 self._later(f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
                 self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))

@@ -1,15 +1,23 @@
-"""What a run may leave on a GPU after its hooks, and when it is asleep, with figures from NVML or without."""
+"""What a run with hooks may have on GPUs outside its turns, and on those of other slices."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from slicelock_agent.backends.base import Subject, Target
+from slicelock_agent.devices import DeviceLocks
 
 from tests.support.fake_driver import GIB
-from tests.support.gpu_rig import GPU, GpuRig, Parent, processes
+from tests.support.gpu_rig import GPU, SIZE, GpuRig, Parent, processes
+
+
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
+    monkeypatch.setattr("slicelock_agent.switcher.ROOM_LOOK_S", 0.02)
 
 
 @pytest.fixture
@@ -93,3 +101,85 @@ async def test_a_save_that_frees_nothing_is_found_out_there_too(
         assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "a")
         assert f"{10 * GIB} bytes are still in use on {GPU}" in result.reason
         assert rig.world.state(pid) == "running"
+
+
+# ---------------------------------------------------------------- room to reload
+
+
+async def test_hooks_reload_only_when_there_is_room_for_what_they_freed(rig: GpuRig) -> None:
+    with processes(2) as [pid, hog]:
+        await hooked(rig, pid, 40 * GIB, GIB)
+        rig.hooks.bytes = 39 * GIB
+        await rig.turn("b", 20)
+        rig.world.add(hog, {GPU: 50 * GIB})
+        result = await rig.turn("a", 30)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "later", "a")
+        assert "29.00 GiB free, 39.00 GiB are needed; it is used by process" in result.reason
+        assert f"process {hog} (sleep" in result.reason
+        assert rig.hooks.calls == [("offload", "a", 20)]
+        assert rig.states()["a"] == "saved"
+        rig.world.change(hog, mem={GPU: 30 * GIB})  # others beside it are no matter to hooks
+        assert (await rig.turn("a", 40)).outcome == "READY"
+
+
+async def test_a_reload_that_failed_is_repeated_only_with_room(rig: GpuRig) -> None:
+    with processes(2) as [pid, hog]:
+        await hooked(rig, pid, 40 * GIB, GIB)
+        rig.hooks.bytes = 39 * GIB
+        await rig.turn("b", 20)
+        rig.world.add(hog, {GPU: 10 * GIB})
+        rig.hooks.failures["reload", "a"] = "out of memory"
+        result = await rig.turn("a", 30)
+        assert (result.what, rig.states()["a"]) == ("later", "loaded")
+        assert "out of memory; " in result.reason
+        assert f"{GPU} is used by process {hog} (sleep" in result.reason
+        rig.hooks.failures.clear()
+        rig.world.change(hog, mem={GPU: 50 * GIB})
+        assert "waits for room" in (await rig.turn("a", 40)).reason
+        rig.world.change(pid, mem={GPU: 12 * GIB})  # what one of its processes has reloaded needs no room
+        assert (await rig.turn("a", 50)).what == "later"
+        rig.world.change(hog, mem={GPU: 40 * GIB})
+        assert (await rig.turn("a", 60)).outcome == "READY"
+
+
+async def test_hooks_that_could_not_free_the_gpu_need_no_room(rig: GpuRig) -> None:
+    with processes(1) as [pid]:
+        await hooked(rig, pid, 70 * GIB, GIB)
+        rig.hooks.bytes = 69 * GIB
+        await rig.turn("b", 20)
+        full = {GPU: 70 * GIB}
+        rig.hooks.effect = lambda what: rig.world.change(pid, mem=full) if what == "reloaded" else None
+        await rig.turn("a", 30)
+        rig.hooks.failures["offload", "a"] = "it does not want to"
+        assert (await rig.turn("b", 40, ways=("hooks",))).what == "evict"
+        assert (await rig.turn("a", 50)).outcome == "READY"
+        assert rig.hooks.calls[-1] == ("reload", "a", 50)
+
+
+# ---------------------------------------------------------------- GPUs of other slices
+
+
+@pytest.mark.parametrize("ways", [("hooks", "cuda"), ("hooks",), ("kill",)])
+async def test_a_run_on_a_gpu_of_another_slice_needs_hooks_for_that_one(
+    tmp_path: Path, ways: tuple[str, ...]
+) -> None:
+    second = f"GPU-{tmp_path.name}"  # its lock file is in a folder that all tests share
+    async with GpuRig(tmp_path, gpus={GPU: SIZE, second: SIZE}) as rig:
+        with processes(1) as [pid]:
+            await hooked(rig, pid, 10 * GIB, GIB)
+            rig.page.drop("a")
+            rig.world.change(pid, mem={second: 30 * GIB})
+            assert (await rig.turn("a", 20, ways=ways)).outcome == "READY"  # no slice has that GPU
+            rig.page.drop("a")
+            locks = DeviceLocks()
+            locks.take(rig.accelerator, [second], "pool p, slice samplers")
+            try:
+                result = await rig.turn("a", 30, ways=ways)
+                assert (result.outcome, result.what, result.run) == ("FAILED", "refused", "a")
+                assert f"process {pid} uses GPU 1 ({second}), which is not of slice s" in result.reason
+                assert rig.states() == {}
+                rig.switcher.at = replace(rig.switcher.at, slices={"s": (GPU,), "samplers": (second,)})
+                assert (await rig.turn("a", 40, ways=ways)).outcome == "READY"
+            finally:
+                locks.close()
+                rig.accelerator.lock_file(second).unlink()

@@ -57,6 +57,7 @@ class FakeHooks:
 
     def __init__(self) -> None:
         self.offloaded: set[str] = set()
+        self.bytes = 7
         self.calls: list[tuple[str, str, int]] = []
         self.failures: dict[tuple[str, str], str] = {}
         self.held: dict[str, asyncio.Event] = {}
@@ -102,7 +103,7 @@ class FakeHooks:
         if what in self.held:
             await self.held[what].wait()
         why = self.failures.get((what, subject.run))
-        return Report(failures={"process 1": why}) if why else Report(7)
+        return Report(failures={"process 1": why}) if why else Report(self.bytes)
 
 
 def settings_in(folder: Path, **facts: Any) -> AgentSettings:

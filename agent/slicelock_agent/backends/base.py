@@ -107,6 +107,16 @@ class Report:
         return "; ".join(f"{part}: {why}" for part, why in sorted(self.failures.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What must come back when a run's processes are killed: they themselves (pid and start time in ticks)
+    have to be off the devices, and `most` bytes may be left on each that are nobody's.
+    """
+
+    processes: tuple[tuple[int, int], ...] = ()
+    most: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
 @runtime_checkable
 class Backend(Protocol):
     """One way to move a run's state out of the way and back."""
@@ -179,10 +189,11 @@ class Accelerator(Backend, Protocol):
         """For people: by device, bytes `used` and `total`, and how `busy` it is (percent; None: unknown)."""
         ...
 
-    def objection(self, subject: Subject) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
         """Why this run could never be moved off these devices from outside, with the remedy; empty: it can.
 
-        Asked before a run is let in that has no other way.
+        Asked before a run's first turn. `hooked`: it is not to be moved from outside, and is only kept from
+        devices of other slices.
         """
         ...
 
@@ -203,6 +214,10 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
+    def company(self, devices: Sequence[str]) -> str:
+        """Which processes are on the devices that no run has registered; empty: none."""
+        ...
+
     async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """What of the run is still on the devices, beyond `allowed` bytes on each; empty: nothing.
 
@@ -220,8 +235,15 @@ class Accelerator(Backend, Protocol):
         """Let the run use the devices under its fence, and nobody else."""
         ...
 
-    async def wipe(self, devices: Sequence[str]) -> None:
-        """Have nothing on the devices; for what a dead run left behind."""
+    def owed(self, subject: Subject, others: Mapping[int, int] | None = None) -> Owed:
+        """What must come back when the run's processes are killed; `others` as for `left`."""
+        ...
+
+    async def wipe(self, devices: Sequence[str], owed: Owed | None = None) -> None:
+        """Have nothing of a dead run on the devices. `owed`: what must have come back, as it was before.
+
+        AgentError when it does not, and at each later call as long as it has not.
+        """
         ...
 
     async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:

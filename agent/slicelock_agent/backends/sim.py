@@ -16,7 +16,7 @@ from slicelock.host_memory import groups_of
 from slicelock.keys import check_name
 from slicelock.sim import SimDevice, files
 from slicelock.sim.meter import Meter
-from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
+from slicelock_agent.backends.base import BackendContext, Estimate, Owed, Report, Subject, Truth
 
 RATE = 200e6
 """Bytes per second that a slow machine copies at least, for deadlines."""
@@ -88,7 +88,7 @@ class SimBackend:
     def _meter(self, device: SimDevice) -> Meter:
         return self._meters.setdefault(device.name, Meter(device))
 
-    def objection(self, subject: Subject) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
         return ""
 
     def waits(self, pid: int) -> bool:
@@ -101,6 +101,9 @@ class SimBackend:
                 return f"{device} still has {used} bytes of {owner.run or 'an unknown run'}"
             if (free := self._device(device).capacity - used) < at_least:
                 return f"{device} has {free} bytes free, {at_least} are needed"
+        return ""
+
+    def company(self, devices: Sequence[str]) -> str:
         return ""
 
     async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
@@ -193,7 +196,10 @@ class SimBackend:
             if not (owner.admitted and (owner.run, owner.fence) == (subject.run, subject.fence)):
                 device.admit(subject.run, subject.fence)
 
-    async def wipe(self, devices: Sequence[str]) -> None:
+    def owed(self, subject: Subject, others: Mapping[int, int] | None = None) -> Owed:
+        return Owed()  # what is on a simulated device goes when it is wiped
+
+    async def wipe(self, devices: Sequence[str], owed: Owed | None = None) -> None:
         for device in devices:
             await asyncio.to_thread(self._device(device).poison)
 

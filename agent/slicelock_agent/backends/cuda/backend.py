@@ -11,7 +11,7 @@ from typing import Any
 
 from slicelock.errors import BackendUnavailable
 from slicelock.host_memory import readable
-from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
+from slicelock_agent.backends.base import BackendContext, Estimate, Owed, Report, Subject, Truth
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
 from slicelock_agent.backends.cuda.census import Census
@@ -22,6 +22,7 @@ from slicelock_agent.backends.cuda.memory import DeviceMemory
 from slicelock_agent.backends.cuda.records import Records, Saved
 from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
+from slicelock_agent.devices import is_held
 from slicelock_agent.nvml import Gpus, Nvml, resolve
 from slicelock_agent.processes import family
 
@@ -110,19 +111,25 @@ class CudaBackend:
             told[uuid] = {"used": used, "total": used + free, "busy": self._gpus.busy(uuid)}
         return told
 
-    def objection(self, subject: Subject) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
         processes = self._processes(subject)
         if not processes:
             return ""
+        if hooked:
+            return self._elsewhere(processes, subject, served=True)
         why = next(iter(self.obstacles(subject.devices)), "") or self._never.get(subject.run, "")
         registered = [one for one in processes if one.pid in {target.pid for target in subject.targets}]
         return why or preflight.of_run(registered, subject.devices) or self._elsewhere(processes, subject)
 
-    def _elsewhere(self, processes: Collection[Process], subject: Subject) -> str:
+    def _elsewhere(self, processes: Collection[Process], subject: Subject, *, served: bool = False) -> str:
+        """Which process uses another GPU than these; `served`: one that has an agent."""
+        own = {one.pid for one in processes}
         for gpu in self._gpus.all():
             if gpu.uuid in subject.devices or gpu.silent:
                 continue
-            if pids := sorted(one.pid for one in processes if one.pid in self._memory.users(gpu.uuid)):
+            if served and not is_held(self.lock_file(gpu.uuid)):
+                continue
+            if pids := sorted(own & set(self._memory.users(gpu.uuid))):
                 return (
                     f"process {pids[0]} uses GPU {gpu.index} ({gpu.uuid}), which is not of slice "
                     f"{subject.slice}; start it with CUDA_VISIBLE_DEVICES={','.join(subject.devices)}"
@@ -153,6 +160,9 @@ class CudaBackend:
             if at_least and (why := self._memory.lacks(uuid, at_least, 0)):
                 return why
         return ""
+
+    def company(self, devices: Sequence[str]) -> str:
+        return self._memory.company(devices)
 
     async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """After the driver's save nothing of the run may be left; after its hooks, what processes need."""
@@ -326,9 +336,13 @@ class CudaBackend:
     def admit(self, subject: Subject) -> None:
         """Nothing guards a GPU but the agents' own order."""
 
-    async def wipe(self, devices: Sequence[str]) -> None:
-        """What dead processes had is the driver's to free; wait until it has."""
-        await self._memory.settled(devices, lambda: "")
+    def owed(self, subject: Subject, others: Mapping[int, int] | None = None) -> Owed:
+        pids = family([target.pid for target in subject.targets])
+        return self._memory.owed([one for one in map(identified, pids) if one], subject.devices, others)
+
+    async def wipe(self, devices: Sequence[str], owed: Owed | None = None) -> None:
+        """What killed processes had is the driver's to free; wait until it has."""
+        await self._memory.returned(tuple(devices), owed)
 
     async def discard(self, subject: Subject) -> None:
         self._records.remove(subject.slice, subject.image)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from slicelock.errors import BackendUnavailable
+from slicelock.errors import AgentError, BackendUnavailable
 from slicelock.host_memory import GIB, readable
-from slicelock_agent.backends.cuda.discovery import Process, described, outside
+from slicelock_agent.backends.base import Owed
+from slicelock_agent.backends.cuda.discovery import Process, described, identified, outside
 from slicelock_agent.backends.cuda.records import Saved
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience
 from slicelock_agent.nvml import Gpus
@@ -33,6 +34,8 @@ class DeviceMemory:
         sees_all: bool | None = None,
     ) -> None:
         self._gpus, self._registered, self._patience = gpus, registered, patience
+        self._owed: dict[tuple[str, ...], Owed] = {}
+        """By GPUs: what killed processes had there, and has not come back."""
         self._sees_all = namespace_of("self") == FIRST_NAMESPACE if sees_all is None else sees_all
 
     def used(self, devices: Sequence[str]) -> int:
@@ -94,8 +97,7 @@ class DeviceMemory:
             limit = 0 if allowed is None else allowed + CONTEXT * len(own)
         elif processes and others is not None:
             size = self._gpus.memory(uuid)[0] - _told(users, pids)
-            untold = [kept + CONTEXT for pid, kept in others.items() if not users.get(pid)]
-            limit = (allowed or 0) + CONTEXT * max(1, len(own)) + sum(untold)
+            limit = (allowed or 0) + CONTEXT * max(1, len(own)) + _untold(users, others)
         else:
             return ""
         return f"{size} bytes are still in use on {uuid}, {limit} may be" if size > limit else ""
@@ -113,6 +115,50 @@ class DeviceMemory:
                     "that it is not moved with them; end it, or have it register (slicelock.register)"
                 )
         return ""
+
+    def owed(
+        self, processes: Collection[Process], devices: Sequence[str], others: Mapping[int, int] | None
+    ) -> Owed:
+        """What must come back when these processes are killed, with all figures as they are before.
+
+        Where NVML tells theirs, what was nobody's may not grow by more than half of them or a context; else
+        nobody may have more than the `others`, by pid, may keep, and a context.
+        """
+        pids, most = {one.pid for one in processes}, dict[str, int]()
+        for uuid in devices:
+            users = self._gpus.users(uuid)
+            own = [size for pid, size in users.items() if pid in pids]
+            if own and all(own):
+                theirs = sum(filter(None, own))
+                most[uuid] = max(0, self._nobodys(uuid)) + min(CONTEXT, theirs // 2)
+            elif others is not None:
+                most[uuid] = CONTEXT + _untold(users, others)
+        return Owed(tuple((one.pid, one.start) for one in processes), most)
+
+    async def returned(self, devices: tuple[str, ...], owed: Owed | None = None) -> None:
+        """Wait until what killed processes had on the GPUs has come back, now or at an earlier call.
+
+        AgentError names what has not.
+        """
+        if owed := owed or self._owed.get(devices):
+            self._owed[devices] = owed
+            if why := await self.settled(devices, lambda: self._missing(owed)):
+                raise AgentError(f"{why}, although its processes were killed")
+            del self._owed[devices]
+
+    def _missing(self, owed: Owed) -> str:
+        for uuid, most in owed.most.items():
+            users = self._gpus.users(uuid)
+            for pid, start in owed.processes:
+                if pid in users and identified(pid) in (None, Process(pid, start)):
+                    return f"process {pid} is still on {uuid}"
+            if (size := self._nobodys(uuid)) > most:
+                return f"{size} bytes are still in use on {uuid}, {most} may be"
+        return ""
+
+    def _nobodys(self, uuid: str) -> int:
+        """Bytes in use that NVML tells of no process."""
+        return self._gpus.memory(uuid)[0] - _told(self._gpus.users(uuid))
 
     def foreign(self, uuid: str) -> list[int]:
         """Processes on the GPU that belong to no run that is known here.
@@ -183,6 +229,11 @@ class DeviceMemory:
         return [self._gpus.memory(uuid)[0] for uuid in devices]
 
 
-def _told(users: Mapping[int, int | None], but: Collection[int]) -> int:
+def _untold(users: Mapping[int, int | None], others: Mapping[int, int]) -> int:
+    """Bytes that those of the others may have of which NVML tells nothing."""
+    return sum(kept + CONTEXT for pid, kept in others.items() if not users.get(pid))
+
+
+def _told(users: Mapping[int, int | None], but: Collection[int] = ()) -> int:
     """Bytes that NVML tells of a GPU's processes but these."""
     return sum(size or 0 for pid, size in users.items() if pid not in but)
