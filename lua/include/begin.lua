@@ -14,7 +14,7 @@ write('meta', nil, { time_ms = now, pool_ms = pool_ms })
 meta = record('meta')
 if not meta.schema then write('meta', nil, { schema = '1', epoch = '1' }) end
 if not steady then event('clock', 'step_ms', num(step)) end
-if ARGV[#ARGV] ~= meta.run_id then rules.check_life() end
+if told_life ~= meta.run_id or told_epoch > tonumber(meta.epoch) then rules.check_life() end
 
 local overdue = redis.call('ZRANGEBYSCORE', DEADLINES, '-inf', '(' .. pool_ms, 'LIMIT', 0, SCAN)
 if overdue[1] then rules.reap(overdue) end  -- written before anything else, which may fail

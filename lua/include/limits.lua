@@ -15,3 +15,4 @@ local HEARD = 12000              -- a process heard of within this time is alive
 local REMEMBER = 900000          -- an ended request, for late repetitions
 local FORGET_RUN = 600000        -- a run that is no longer heard of
 local EVENTS = 100000            -- events kept, about
+local LAST_EPOCH = 1000000000    -- a higher one that somebody tells is none

@@ -30,7 +30,7 @@ from slicelock.model import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
 from slicelock.steps import Call
-from slicelock.store import AsyncStore, Store
+from slicelock.store import AsyncStore, Epochs, Store
 from slicelock.wire import Status, StatusReply
 
 log = logging.getLogger("slicelock")
@@ -44,7 +44,8 @@ class Party:
     def __init__(self, settings: Settings, who: Who, *, overlay: Path | None = None) -> None:
         self.settings, self.who, self._overlay = settings, who, overlay
         self.ledger = Ledger(who)
-        self.store = Store(settings, name=who.job, overlay=overlay)
+        self._epochs = Epochs()
+        self.store = Store(settings, name=who.job, overlay=overlay, epochs=self._epochs)
         self.evictor = Evictor(who, self.store) if settings.mode is Mode.ALWAYS_EVICT else None
         self._ledgers = (self.ledger, *((self.evictor.ledger,) if self.evictor else ()))
         self.companion = Companion(settings, self.ledger, self.store, *self._ledgers[1:])
@@ -97,7 +98,7 @@ class Party:
         if (store := self._async_stores.get(loop)) is None:
             for ended in [other for other in self._async_stores if other.is_closed()]:
                 del self._async_stores[ended]
-            store = AsyncStore(self.settings, name=self.who.job, overlay=self._overlay)
+            store = AsyncStore(self.settings, name=self.who.job, overlay=self._overlay, epochs=self._epochs)
             self._async_stores[loop] = store
         return store
 

@@ -7,6 +7,7 @@ Scripts are run, each by one connection: by `Store` in threads, by `AsyncStore` 
 
 from slicelock.store.aio import AsyncInbox, AsyncStore
 from slicelock.store.direct import DirectStore, DirectSubscription
+from slicelock.store.epochs import Epochs
 from slicelock.store.events import EventReader
 from slicelock.store.hints import Hint
 from slicelock.store.outage import Outage
@@ -20,6 +21,7 @@ __all__ = [
     "Bell",
     "DirectStore",
     "DirectSubscription",
+    "Epochs",
     "EventReader",
     "Hint",
     "Inbox",

@@ -17,6 +17,7 @@ from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Step, Wait
 from slicelock.store.connect import AsyncLink, pack
+from slicelock.store.epochs import Epochs
 from slicelock.store.failures import CLOSED, explain
 from slicelock.store.opening import Endpoint, opened_async
 from slicelock.store.replicas import Replicas
@@ -39,8 +40,15 @@ class AsyncStore:
     As `Store`: nothing is repeated. A cancelled call closes the connection, since its reply may still come.
     """
 
-    def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
-        self._endpoint = Endpoint(settings, name)
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        name: str = "client",
+        overlay: Path | None = None,
+        epochs: Epochs | None = None,
+    ) -> None:
+        self._endpoint, self._epochs = Endpoint(settings, name), epochs or Epochs()
         self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
         self._server = Server()
         self._timeout = settings.store_timeout
@@ -56,6 +64,7 @@ class AsyncStore:
         """Run one script and decode its answer."""
         async with self._lock:
             reply = command.decode(await self._call(command))
+            self._epochs.heed(reply)
             if command.needs_replicas(reply):
                 await self._await_replicas()
         return reply
@@ -126,7 +135,7 @@ class AsyncStore:
         link = self._link or await self._connect()
         try:
             async with asyncio.timeout(self._timeout):
-                await link.send_packed_command(pack((*words, self._server.run_id)))
+                await link.send_packed_command(pack((*words, self._epochs.told_to(self._server))))
                 return await link.read_response()
         except NoScriptError:
             raise

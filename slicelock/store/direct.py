@@ -21,6 +21,7 @@ from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.store.connect import AsyncLink, pack
+from slicelock.store.epochs import Epochs
 from slicelock.store.failures import explain
 from slicelock.store.opening import Endpoint, opened_async
 from slicelock.store.server import Server
@@ -138,6 +139,7 @@ class DirectStore(_Connected):
     def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
         super().__init__(settings, name)
         self._meta, self._overlay = Keys(settings.pool).meta, overlay
+        self._epochs = Epochs()
         self._waiting: deque[tuple[Command[Any], Take]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -173,7 +175,7 @@ class DirectStore(_Connected):
 
     def _send(self, command: Command[Any], how: str, script: str) -> None:
         assert self._line is not None
-        self._line.write((how, script, "1", self._meta, *command.argv(), self._server.run_id))
+        self._line.write((how, script, "1", self._meta, *command.argv(), self._epochs.told_to(self._server)))
 
     def _heard(self, reply: Any) -> None:
         if not self._waiting:
@@ -189,6 +191,7 @@ class DirectStore(_Connected):
         answer = self._read(command, reply)
         if isinstance(answer, StoreUnavailable):
             self.close()  # perhaps it is no primary any more; the next connection is to the one that is
+        self._epochs.heed(answer)
         take(answer)
 
     def _read(self, command: Command[R], reply: Any) -> R | SlicelockError:

@@ -16,6 +16,7 @@ from slicelock.scripts import Source, load
 from slicelock.settings import StoreSettings
 from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.store.connect import pack
+from slicelock.store.epochs import Epochs
 from slicelock.store.failures import CLOSED, explain
 from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
@@ -42,8 +43,15 @@ class Store:
     `overlay` replaces parts of the scripts, for tests.
     """
 
-    def __init__(self, settings: StoreSettings, *, name: str = "client", overlay: Path | None = None) -> None:
-        self._endpoint = Endpoint(settings, name)
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        name: str = "client",
+        overlay: Path | None = None,
+        epochs: Epochs | None = None,
+    ) -> None:
+        self._endpoint, self._epochs = Endpoint(settings, name), epochs or Epochs()
         self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
         self._server = Server()
         self._timeout = settings.store_timeout
@@ -114,6 +122,7 @@ class Store:
 
     def _run(self, command: Command[R], patience: float | None) -> R:
         reply = command.decode(self._call(command, patience))
+        self._epochs.heed(reply)
         if command.needs_replicas(reply):
             self._await_replicas()
         return reply
@@ -170,7 +179,7 @@ class Store:
         for fresh in (self._line is None, True):
             line = self._line or self._connect(patience)
             try:
-                line.send(pack((*words, self._server.run_id))[0])
+                line.send(pack((*words, self._epochs.told_to(self._server)))[0])
             except (RedisError, OSError) as error:
                 self._drop()
                 if fresh:

@@ -109,3 +109,46 @@ def test_who_may_not_ask_for_the_server_decides_nothing(server: EmbeddedServer, 
         assert any(words in str(refusal.value) for words in RIGHTS)
         assert others.run(wire.Status()).picture["epoch"] == "1"
         admin.acl_deluser("blind")
+
+
+# ------------------------------------------------------------ back in an earlier life
+
+
+@pytest.fixture
+def back(world: World, holder: Member) -> Member:
+    """The first primary is one again, as it was when another took over, where this member began its turn."""
+    waiter = world.member("r1")
+    waiter.ask("a")
+    stored, run_id = world.scripts.backup(), world.scripts.run_id
+    world.new_epoch()
+    holder.renew()
+    world.settle()
+    holder.yield_()
+    world.serve()
+    assert waiter.again().outcome == "HELD"
+    world.scripts.restore(stored)
+    world.scripts.new_run_id(run_id)
+    return waiter
+
+
+def told(world: World, command: wire.Command, epoch: int) -> wire.Reply:
+    """A call of somebody who knows of this epoch."""
+    argv = command.argv()
+    return command.reply.decode(world.scripts.call(command.script, argv, f"{world.scripts.run_id}/{epoch}"))
+
+
+def test_who_was_served_meanwhile_tells_a_primary_that_is_back(world: World, back: Member) -> None:
+    told(world, wire.Revoke("nobody/main/1"), 2)
+    assert world.record(world.keys.meta)["epoch"] == "3"
+    assert world.slice("a").settling
+    told(world, back.renew_command({"parts": [back.part()]}), 2)
+    world.settle()
+    assert world.record(world.keys.meta)["epoch"] == "3"
+    assert world.slice("a").holder.run == "r1"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 1_000_000_001, 10**40])
+def test_an_epoch_that_is_no_later_one_changes_nothing(world: World, back: Member, epoch: int) -> None:
+    told(world, wire.Revoke("nobody/main/1"), epoch)
+    assert world.record(world.keys.meta)["epoch"] == "1"
+    assert not world.slice("a").settling
