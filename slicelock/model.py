@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from slicelock.errors import StoreError
 from slicelock.words import clean
 
 ALL_NODES = "*"  # stands for a node where a slice is blocked as a whole
+SENSELESS_REMEDY = "Somebody has written it past the scripts; the runbook says how to remove it."
+STATES = frozenset({"free", "switching", "held"})
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ class SliceView:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One consistent picture of a pool."""
+    """One consistent picture of a pool. `senseless`: records that are left out, and why; a slice whose
+    holder or waiters are, is there without them."""
 
     pool: str
     epoch: int
@@ -85,18 +90,68 @@ class Picture:
     slices: tuple[SliceView, ...]
     nodes: tuple[NodeView, ...]
     gathering: tuple[RequestView, ...]
+    senseless: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, pool: str, raw: Mapping[str, Any]) -> Picture:
-        """Build the picture from the `status` script's JSON; all texts in it become printable."""
-        raw = _cleaned(raw)
-        return cls(
-            pool=pool,
-            epoch=int(raw["epoch"]),
-            now_ms=int(raw["now_ms"]),
-            slices=tuple(_slice(item) for item in _items(raw["slices"])),
-            nodes=tuple(_node(item) for item in _items(raw["nodes"])),
-            gathering=tuple(_request(item) for item in _items(raw["gathering"])),
+        """Build the picture from the `status` script's JSON; all texts in it become printable.
+
+        A client may write records past the scripts; one that makes no sense harms no view of the others.
+        StoreError when the pool's own record is such a one.
+        """
+        reader = _Reader()
+        try:
+            epoch, now_ms = int(raw["epoch"]), int(raw["now_ms"])
+        except SENSELESS as failure:
+            raise StoreError(
+                f"The record meta of pool {pool} makes no sense: {_why(failure)}.", advice=SENSELESS_REMEDY
+            ) from None
+        slices = reader.all("slice", raw["slices"], reader.slice)
+        nodes = reader.all("node", raw["nodes"], _node)
+        gathering = reader.all("request", raw["gathering"], _request)
+        return cls(pool, epoch, now_ms, slices, nodes, gathering, reader.senseless)
+
+
+SENSELESS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+def _why(failure: Exception) -> str:
+    return f"it has no {failure}" if isinstance(failure, KeyError) else clean(str(failure))
+
+
+class _Reader:
+    """Reads views, and notes which records make no sense."""
+
+    def __init__(self) -> None:
+        self.senseless: dict[str, str] = {}
+
+    def all(self, kind: str, raw: object, view: Callable[[dict[str, Any]], T]) -> tuple[T, ...]:
+        read = (self.one(kind, item, view) for item in _items(raw))
+        return tuple(one for one in read if one is not None)
+
+    def one(self, kind: str, raw: dict[str, Any], view: Callable[[dict[str, Any]], T]) -> T | None:
+        try:
+            return view(_cleaned(raw))
+        except SENSELESS as failure:
+            name = raw.get("name") or raw.get("id") if isinstance(raw, Mapping) else raw
+            self.senseless[clean(f"{kind} {name}")] = _why(failure)
+            return None
+
+    def slice(self, raw: dict[str, Any]) -> SliceView:
+        holder = raw.get("holder")
+        return SliceView(
+            name=raw["name"],
+            state=_among(STATES, raw["state"]),
+            fence=int(raw["fence"]),
+            nodes={node: tuple(devices.split()) for node, devices in _mapping(raw["nodes"]).items()},
+            settling=raw["settling"] == "1",
+            blocked={node: _mapping(why) for node, why in _mapping(raw["blocked"]).items()},
+            kept=str(raw["kept"]),
+            holder=self.one("request", holder, _request) if holder else None,
+            queue=self.all("request", raw["queue"], _request),
+            queued=int(raw["queued"]),
+            since_ms=max(0, int(raw["since_ms"])),
+            settings=_mapping(raw["settings"]),
         )
 
 
@@ -113,11 +168,23 @@ def _items(raw: object) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], raw) if isinstance(raw, list) else []
 
 
+def _mapping(raw: object) -> dict[str, Any]:
+    # An empty object may have become an empty list in Lua.
+    if raw and not isinstance(raw, Mapping):
+        raise TypeError(f"{raw!r:.80} is no object")
+    return dict(cast(Mapping[str, Any], raw or {}))
+
+
+def _among(known: frozenset[str], word: str) -> str:
+    if word not in known:
+        raise ValueError(f"{word!r:.80} is none of {', '.join(sorted(known))}")
+    return word
+
+
 def _request(raw: Mapping[str, Any]) -> RequestView:
-    numbers = {
-        name: int(raw[name])
-        for name in ("k", "priority", "members", "joined", "waited_ms", "held_ms", "lease_left_ms")
-    }
+    numbers = {name: int(raw[name]) for name in ("k", "priority", "members", "joined", "lease_left_ms")}
+    # Redis' clock may have been ahead for a moment.
+    numbers |= {name: max(0, int(raw[name])) for name in ("waited_ms", "held_ms")}
     texts = {name: str(raw[name]) for name in ("id", "run", "job", "lane", "state", "phase", "reason")}
     return RequestView(slices=tuple(raw["slices"].split()), **texts, **numbers)  # type: ignore[arg-type]
 
@@ -127,31 +194,27 @@ def _node(raw: Mapping[str, Any]) -> NodeView:
         name=raw["name"],
         beat_age_ms=int(raw["beat_age_ms"]),
         silent=raw["silent"] == "1",
-        version=raw["version"],
-        agent=raw["agent"],
+        version=str(raw["version"]),
+        agent=str(raw["agent"]),
         slices=tuple(raw["slices"].split()),
-        reports={name: _report(told) for name, told in dict(raw["reports"]).items()},
+        reports={name: _report(told) for name, told in _mapping(raw["reports"]).items()},
     )
 
 
 def _report(told: object) -> dict[str, Any]:
     """The script passes an agent's JSON on as text; recorded pictures have it as an object."""
-    return _cleaned(json.loads(told) if isinstance(told, str) else told)
+    report = _mapping(_cleaned(json.loads(told) if isinstance(told, str) else told))
+    for what in ("loaded", "saved"):
+        if not isinstance(report.get(what) or [], list):
+            raise TypeError(f"what is {what} is no list")
+    for facts in _mapping(report.get("devices")).values():
+        _check_numbers(facts, "used", "total", "busy")
+    _check_numbers(report.get("progress"), "moved", "bytes", "seconds")
+    return report
 
 
-def _slice(raw: Mapping[str, Any]) -> SliceView:
-    holder = raw.get("holder")
-    return SliceView(
-        name=raw["name"],
-        state=raw["state"],
-        fence=int(raw["fence"]),
-        nodes={node: tuple(devices.split()) for node, devices in dict(raw["nodes"]).items()},
-        settling=raw["settling"] == "1",
-        blocked=dict(raw["blocked"]),
-        kept=raw["kept"],
-        holder=_request(holder) if holder else None,
-        queue=tuple(_request(item) for item in _items(raw["queue"])),
-        queued=int(raw["queued"]),
-        since_ms=int(raw["since_ms"]),
-        settings=dict(raw["settings"]),
-    )
+def _check_numbers(raw: object, *names: str) -> None:
+    facts = _mapping(raw)
+    for name in names:
+        if not isinstance(facts.get(name) or 0, (int, float)):
+            raise TypeError(f"{name} {facts[name]!r:.80} is no number")

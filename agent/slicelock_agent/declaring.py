@@ -6,8 +6,8 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slicelock.errors import ConfigurationError, SlicelockError
-from slicelock.model import Picture, SliceView
+from slicelock.errors import ConfigurationError, SlicelockError, StoreError
+from slicelock.model import SENSELESS_REMEDY, Picture, SliceView
 from slicelock.wire import Declare, DeclareReply, Status
 from slicelock_agent.store import Runner
 
@@ -76,7 +76,10 @@ class Declarer:
         reply = await self._store.run(Status(name, 0))
         if reply.outcome != "OK":
             return None
-        return next((one for one in Picture.of(self._pool, reply.picture).slices if one.name == name), None)
+        seen = Picture.of(self._pool, reply.picture)
+        if why := seen.senseless.get(f"slice {name}"):
+            raise StoreError(f"The record of slice {name} makes no sense: {why}.", advice=SENSELESS_REMEDY)
+        return next((one for one in seen.slices if one.name == name), None)
 
     def _refuse_unless_alone(self, name: str, view: SliceView) -> None:
         if not view.nodes:

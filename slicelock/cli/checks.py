@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from slicelock.events import Event
 from slicelock.findings import Finding, Severity, finding
-from slicelock.model import NodeView, Picture, SliceView
+from slicelock.model import SENSELESS_REMEDY, NodeView, Picture, SliceView
 from slicelock.settings import Settings
 from slicelock.words import count, duration
 
@@ -43,6 +43,14 @@ def pool(seen: Picture, ours: str) -> Iterator[Finding]:
         Severity.WARNING,
         meaning="There is nothing to take turns on.",
     )
+    for name, why in seen.senseless.items():
+        yield Finding(
+            "records",
+            Severity.CRITICAL,
+            f"the record {name} makes no sense: {why}",
+            SENSELESS_REMEDY,
+            "It is left out of everything that is shown, and scripts may fail on it.",
+        )
     alive = {node.name for node in seen.nodes if heard(node)}
     for one in seen.slices:
         yield from conditions(one, alive)

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from slicelock.cli.failures import Refused
-from slicelock.model import Picture
+from slicelock.model import SENSELESS_REMEDY, Picture
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Status
@@ -28,7 +28,10 @@ def look(store: Store, settings: StoreSettings, name: str = "") -> Picture:
     reply = store.run(Status(slice=name))
     if reply.outcome == "NO_SUCH_SLICE":
         raise unknown(name, settings)
-    return Picture.of(settings.pool, reply.picture)
+    seen = Picture.of(settings.pool, reply.picture)
+    if why := seen.senseless.get(f"slice {name}"):
+        raise refused(f"The record of slice {name} makes no sense", why, SENSELESS_REMEDY)
+    return seen
 
 
 def unknown(name: str, settings: StoreSettings) -> Refused:

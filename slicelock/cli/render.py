@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from slicelock.model import NodeView, Picture, RequestView, SliceView
+from slicelock.model import SENSELESS_REMEDY, NodeView, Picture, RequestView, SliceView
 from slicelock.words import duration
 
 SHOWN_WAITERS = 3
@@ -62,7 +62,7 @@ def cut_id(request: str, longest: int) -> str:
 
 def picture(seen: Picture) -> RenderableType:
     """The whole pool: slices and what is wrong with them, nodes, requests that still gather their members."""
-    if not seen.slices:
+    if not seen.slices and not seen.senseless:
         return Text(
             f"Pool {seen.pool} has no slices. Start an agent with --slice, or: slicelock slice declare NAME"
         )
@@ -71,7 +71,7 @@ def picture(seen: Picture) -> RenderableType:
 
 def _picture(seen: Picture, width: int) -> RenderableType:
     longest = 0 if width >= WIDE else width // 4
-    parts: list[RenderableType] = [slices(seen.slices, longest), *problems(seen.slices)]
+    parts: list[RenderableType] = [slices(seen.slices, longest), *problems(seen.slices), *senseless(seen)]
     if seen.nodes:
         parts += ["", nodes(seen.nodes, longest)]
     if seen.gathering:
@@ -143,6 +143,14 @@ def problems(seen: Iterable[SliceView]) -> list[Text]:
         if one.kept:
             lines.append(Text(f"{one.name} is kept for {one.kept}", style="yellow"))
     return lines
+
+
+def senseless(seen: Picture) -> list[Text]:
+    """The records that make no sense and are left out, a line each."""
+    return [
+        Text(f"The record {name} makes no sense and is left out: {why}. {SENSELESS_REMEDY}", style="red")
+        for name, why in seen.senseless.items()
+    ]
 
 
 def nodes(seen: Iterable[NodeView], longest: int = 0) -> Table:

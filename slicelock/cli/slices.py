@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.table import Table
 
 from slicelock.cli import options, render, slice_settings
 from slicelock.cli.app import Commands, app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused, unknown
-from slicelock.model import SliceView
+from slicelock.model import SENSELESS_REMEDY, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Declare, Forget
@@ -57,7 +58,10 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
 
 def keep_nodes(name: str, store: Store, settings: StoreSettings) -> None:
     """Refused if the slice has nodes: whoever forgets to repeat them does not mean to lose its agents."""
-    for one in look(store, settings).slices:
+    seen = look(store, settings)
+    if why := seen.senseless.get(f"slice {name}"):
+        raise refused(f"Slice {name} was not changed", f"its record makes no sense, {why}", SENSELESS_REMEDY)
+    for one in seen.slices:
         if one.name == name and one.nodes:
             again = " ".join(f"--node {node}={','.join(devices)}" for node, devices in one.nodes.items())
             raise refused(
@@ -124,7 +128,7 @@ def list_(pool: options.Pool = None, as_json: options.Json = False, debug: optio
     if as_json:
         show_json({"pool": picture.pool, "slices": [_facts(one) for one in picture.slices]})
     elif picture.slices:
-        show(_table(picture.slices))
+        show(Group(_table(picture.slices), *render.senseless(picture)))
     else:
         show(render.picture(picture))
 

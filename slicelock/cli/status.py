@@ -11,7 +11,7 @@ from slicelock.cli import options, render
 from slicelock.cli.app import app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.pool import connected, look, refused
-from slicelock.states import RequestOutcome
+from slicelock.states import RequestOutcome, SliceState
 from slicelock.wire import Revoke
 
 OptionalSlice = Annotated[
@@ -60,7 +60,14 @@ def revoke(
     name = options.checked_name("slice", target, "SLICE|REQUEST") if not request else ""
     with connected(pool) as (store, settings):
         if not request:
-            holder = look(store, settings, name).slices[0].holder
+            seen = look(store, settings, name)
+            holder = seen.slices[0].holder
+            if holder is None and seen.slices[0].state != SliceState.FREE:
+                record, why = next(iter(seen.senseless.items()), ("", ""))
+                advice = f"Name it: slicelock revoke {record.removeprefix('request ')}"
+                raise refused(
+                    f"Nothing was revoked on {name}: the record {record} makes no sense", why, advice
+                )
             if holder is None:
                 say(f"Nobody holds {name}; there is nothing to revoke.")
                 return

@@ -67,7 +67,8 @@ class Party:
         with self._starting:
             if not self.ledger.registered:
                 self.store.drive(register(self.ledger))
-                self._note_namesakes(self.store.run(Status()))
+                with contextlib.suppress(Exception):  # only for a warning: it stops no job
+                    self._note_namesakes(self.store.run(Status()))
             self.companion.ensure_running()
         if not self._started:
             inbox = ThreadInbox()
@@ -84,7 +85,8 @@ class Party:
             store = self.async_store()
             if not self.ledger.registered:
                 await store.drive(register(self.ledger))
-                self._note_namesakes(await store.run(Status()))
+                with contextlib.suppress(Exception):
+                    self._note_namesakes(await store.run(Status()))
             self.companion.ensure_running()
             if not self._started:
                 inbox = LoopInbox()

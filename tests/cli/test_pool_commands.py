@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
+from slicelock import Slice
 from slicelock.cli.failures import ExitCode
+from slicelock.companion.party import close_all
 from slicelock.keys import Keys
-from slicelock.settings import StoreSettings
+from slicelock.settings import Settings, StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Acquire, Yield
 from tests.cli.conftest import Call
@@ -190,3 +192,37 @@ def test_draining_a_slice_and_a_node(call: Call, ask: object) -> None:
     assert "web is draining" in call("slice", "drain", "--node", "gpu1").complaint
     assert "no slice has it" in call("slice", "drain", "--node", "gpu9").complaint
     assert "no slice 'nonesuch'" in call("slice", "undrain", "nonesuch").complaint
+
+
+def test_a_record_that_makes_no_sense_harms_no_command(
+    call: Call, ask: Callable[..., str], client: redis.Redis, pool: str
+) -> None:
+    """Whoever may write to Redis may write anything."""
+    call("slice", "declare", "lic", "--agentless")
+    call("slice", "declare", "other", "--node", "gpu1=0")
+    ask("a")
+    ask("b")
+    edit(client, Keys(pool).prefix + "request:b/main/1", members="x")
+    told = "request b/main/1 makes no sense"
+    assert told in call("status").out
+    assert told in " ".join(call("slice", "list").out.split())
+    assert "the record request b/main/1 makes no sense" in " ".join(call("doctor").out.split())
+    assert json.loads(call("status", "--json").out)["senseless"]
+    assert "a/main/1" in call("status").out
+    edit(client, Keys(pool).prefix + "slice:other", settings="[1]")
+    assert "The record of slice other makes no sense" in call("status", "other").complaint
+    assert "was not changed: its record makes no sense" in call("slice", "declare", "other").complaint
+    edit(client, Keys(pool).prefix + "slice:other", settings="{}")
+    assert "Revoked" in call("revoke", "b/main/1").complaint
+    assert json.loads(call("status", "--json").out)["senseless"] == {}
+    edit(client, Keys(pool).prefix + "request:b/main/1", members="1")
+
+
+def test_nor_does_it_stop_a_job(call: Call, client: redis.Redis, pool: str) -> None:
+    call("slice", "declare", "lic", "--agentless")
+    call("slice", "declare", "other", "--agentless")
+    for fields in ({"settings": "[1]"}, {"since": "x"}):  # which the view, and the script itself, cannot read
+        edit(client, Keys(pool).prefix + "slice:other", **fields)
+        with Slice("lic", settings=Settings.load(job="j")).turn():
+            pass
+        close_all()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
-from slicelock.model import Picture
+import pytest
+
+from slicelock.errors import StoreError
+from slicelock.model import STATES, Picture
+from slicelock.states import SliceState
 
 REQUEST = {
     **{"id": "r/main/1", "run": "r", "job": "j", "lane": "main", "k": "1", "state": "held", "phase": "train"},
@@ -48,3 +52,63 @@ def test_what_others_wrote_is_printable() -> None:
     assert str(Picture.of("pool", raw)).isprintable()
     assert "x␛[2J y��" in str(Picture.of("pool", raw))
     assert "\\x1b" not in repr(Picture.of("pool", raw))
+
+
+@pytest.mark.parametrize(
+    ("place", "field", "value"),
+    [
+        *(("slice", "settings", value) for value in ([1], "x", 7)),
+        *(("slice", "blocked", value) for value in ([1], 5, {"n1": "x"})),
+        *(("slice", "fence", value) for value in ("x", None, [1])),
+        *(("slice", "state", value) for value in ("odd", None)),
+        *(("slice", "nodes", value) for value in ("x", {"n1": 5})),
+        *(("request", name, "x") for name in ("k", "priority", "members", "waited_ms")),
+        *(("request", name, None) for name in ("slices", "k")),
+        ("node", "beat_age_ms", "x"),
+        ("node", "slices", 5),
+        *(
+            ("node", "reports", {"a": report})
+            for report in (
+                *("[1]", "5", "{", "", "[" * 99_999, '{"loaded": 5}', '{"saved": "x"}', '{"devices": [1]}'),
+                *('{"devices": {"d": 5}}', '{"devices": {"d": {"used": "x"}}}', '{"progress": 3}'),
+            )
+        ),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_left_out_and_named(place: str, field: str, value: object) -> None:
+    bad = {"slice": SLICE, "request": REQUEST, "node": NODE}[place] | {field: value}
+    if place == "request":
+        views = {"slices": [SLICE | {"holder": bad, "queue": [bad]}], "nodes": [], "gathering": [bad]}
+    else:
+        views = {"slices": [], "nodes": [], "gathering": [], f"{place}s": [bad]}
+    picture = Picture.of("pool", json.loads(json.dumps({"epoch": "1", "now_ms": "0", **views})))
+    assert list(picture.senseless) == [f"{place} {bad.get('name', 'r/main/1')}"]
+    assert all(picture.senseless.values())
+    assert (picture.nodes, picture.gathering) == ((), ())
+    assert [(one.holder, one.queue) for one in picture.slices] == ([(None, ())] if place == "request" else [])
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    bad = {name: value for name, value in SLICE.items() if name != "fence"}
+    picture = Picture.of("pool", {"epoch": "1", "now_ms": "0", "slices": [bad], "nodes": {}, "gathering": {}})
+    assert picture.senseless == {"slice a": "it has no 'fence'"}
+
+
+def test_a_pool_whose_own_record_makes_no_sense_is_an_error_that_names_it() -> None:
+    raw = {"epoch": "x", "now_ms": "0", "slices": {}, "nodes": {}, "gathering": {}}
+    with pytest.raises(StoreError, match="record meta of pool p makes no sense"):
+        Picture.of("p", raw)
+
+
+def test_nobody_has_waited_for_less_than_nothing() -> None:
+    """Redis' clock may have been ahead for a moment."""
+    ahead = REQUEST | {"waited_ms": "-5", "held_ms": "-7"}
+    one = SLICE | {"holder": ahead, "since_ms": "-9"}
+    raw = {"epoch": "1", "now_ms": "0", "slices": [one], "nodes": {}, "gathering": {}}
+    [seen] = Picture.of("p", raw).slices
+    assert seen.holder is not None
+    assert (seen.holder.waited_ms, seen.holder.held_ms, seen.since_ms) == (0, 0, 0)
+
+
+def test_it_knows_the_states_of_slices() -> None:
+    assert set(SliceState) == STATES
