@@ -34,7 +34,6 @@ if ARGV[4] == '0' then
 end
 local was_silent = (record('node', node) or {}).silent
 redis.call('SADD', key('nodes'), node)
-due('node|' .. node, pool + ARGV[4])
 write('node', node, { beat_ms = num(pool), epoch = meta.epoch, agent = ARGV[2], version = ARGV[3], silent = false })
 if was_silent then event('heard', 'node', node) end
 
@@ -48,6 +47,7 @@ for _, command in ipairs(said.commands or {}) do post_command(node, command) end
 rules.go_on()
 
 local more = redis.call('ZCOUNT', DEADLINES, '-inf', '(' .. num(pool)) > 0
-return reply({ 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0',
-               'wanted', cjson.encode(wanted_slices(node, said)), 'runs', cjson.encode(runs_to_tell(node, said)),
-               'results', results })
+local answer = { 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0', 'wanted', cjson.encode(wanted_slices(node, said)),
+                 'runs', cjson.encode(runs_to_tell(node, said)), 'results', results }
+due('node|' .. node, pool + ARGV[4])   -- last: a beat that fails puts nobody's silence off
+return reply(answer)

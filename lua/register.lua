@@ -11,7 +11,10 @@
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: the process is the key; its facts are replaced.
 --- @include "names"
+--- @include "shallow"
 check_names(ARGV[1])
+local ok, hooks = pcall(cjson.decode, ARGV[6])
+assert(ok and type(hooks) == 'table' and (hooks[1] or not next(hooks)) and shallow(hooks), 'hooks that make no sense')
 --- @include "base"
 --- @include "begin"
 local run, process, nothing = ARGV[1], ARGV[3], { 'OK', 'lanes', '{}' }

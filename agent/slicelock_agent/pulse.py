@@ -222,7 +222,8 @@ class Pulse:
             self._under_way = False
             return
         try:
-            self._outage.over()
+            if regular is not None:  # results in haste may come through while every beat is refused
+                self._outage.over()
             self._note_answer()
             self._results = [one for one in self._results if one not in results]
             self._registry.told(exits)
