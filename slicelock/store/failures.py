@@ -80,9 +80,10 @@ def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
     )
 
 
-def _full(text: str, place: str) -> StoreError:
-    return StoreError(
-        f"Redis at {place} has reached its memory limit: {text}.",
+def _full(text: str, place: str) -> StoreUnavailable:
+    """It passes like the others: scripts are refused whole, and what lets go of something still works."""
+    return StoreUnavailable(
+        f"Redis at {place} has reached its memory limit: {SCRIPT.sub('', text).rstrip('.')}.",
         advice="Raise its maxmemory, or remove what other programs keep there.",
     )
 

@@ -156,21 +156,25 @@ def test_an_unknown_slice(side: Side) -> None:
 
 
 def test_a_server_at_its_memory_limit(side: Side) -> None:
-    """Asking fails with a clear line; heartbeats and yields go on."""
+    """Whoever asks waits, and a new process fails with a clear line; heartbeats and yields go on."""
     turn = side.acquire("a", run="r1")
     side.give(side.acquire("b", run="r2"))
     with connect(side.url) as admin:
         admin.config_set("maxmemory", "1")
         try:
-            with pytest.raises(errors.StoreError, match="memory limit") as caught:
-                side.acquire("b", run="r2")
+            with pytest.raises(errors.StoreUnavailable, match="memory limit") as caught:
+                side.acquire("b", run="r3")
             one_line(caught.value)
+            with pytest.raises(errors.AcquireTimeout, match="memory limit"):
+                side.acquire("b", run="r2", timeout=0.5)
+            waiting = side.ask("b", run="r2")
             turn.check()
             side.give(turn)
+            assert not waiting.done()
         finally:
             admin.config_set("maxmemory", "0")
+    side.give(waiting.result(20))
     assert side.requests() == []
-    side.give(side.acquire("b", run="r2"))
 
 
 def test_the_same_member_twice(side: Side) -> None:

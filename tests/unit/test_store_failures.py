@@ -20,7 +20,7 @@ from slicelock.store.server import Server
         (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), errors.StoreUnavailable),
         (redis_errors.ResponseError("BUSY Redis is busy"), errors.StoreUnavailable),
         (redis_errors.ResponseError("MISCONF no disk"), errors.StoreUnavailable),
-        (redis_errors.OutOfMemoryError("command not allowed"), errors.StoreError),
+        (redis_errors.OutOfMemoryError("command not allowed"), errors.StoreUnavailable),
         (redis_errors.AuthenticationError("WRONGPASS"), errors.ConfigurationError),
         (redis_errors.NoPermissionError("no EVALSHA"), errors.ConfigurationError),
         (
