@@ -12,7 +12,7 @@ from slicelock.words import clean
 
 ALL_NODES = "*"  # stands for a node where a slice is blocked as a whole
 SENSELESS_REMEDY = "Somebody has written it past the scripts; the runbook says how to remove it."
-STATES = frozenset({"free", "switching", "held"})
+STATES = frozenset({"free", "switching", "held"})  # as in `states`, which stands above this
 T = TypeVar("T")
 
 
@@ -129,11 +129,12 @@ class _Reader:
         read = (self.one(kind, item, view) for item in _items(raw))
         return tuple(one for one in read if one is not None)
 
-    def one(self, kind: str, raw: dict[str, Any], view: Callable[[dict[str, Any]], T]) -> T | None:
+    def one(self, kind: str, raw: Any, view: Callable[[dict[str, Any]], T]) -> T | None:
         try:
             return view(_cleaned(raw))
         except SENSELESS as failure:
-            name = raw.get("name") or raw.get("id") if isinstance(raw, Mapping) else raw
+            facts = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+            name = facts.get("name") or facts.get("id") or "of no name"
             self.senseless[clean(f"{kind} {name}")] = _why(failure)
             return None
 
