@@ -58,7 +58,7 @@ def examine(pool: str | None) -> tuple[list[Finding], ExitCode]:
                 findings,
                 ExitCode.OTHER,
             )  # what is wrong is among them, and has kept the rest from being seen
-        found = failures.one_line(error).removesuffix(error.advice).strip()
+        found = failures.text_of(error).removesuffix(error.advice).strip()
         findings.append(Finding(_about(error), Severity.CRITICAL, found, error.advice))
         return findings, failures.exit_code(error)
     return findings, ExitCode.OTHER if _is_critical(findings) else ExitCode.DONE

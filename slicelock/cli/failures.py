@@ -29,9 +29,14 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return clean(" ".join(str(error).split())) or type(error).__name__
+
+
 def one_line(error: BaseException) -> str:
     """What happened and what to do, in one line."""
-    text = clean(" ".join(str(error).split())) or type(error).__name__
+    text = text_of(error)
     if not isinstance(error, errors.SlicelockError):
         return f"{type(error).__name__}: {text} (repeat with --debug to see where)"
     advice = next(advice for kind, advice in _ADVICE if isinstance(error, kind))

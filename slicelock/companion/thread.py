@@ -165,7 +165,7 @@ class Companion:
         lost, doubtful = overdue(self.ledger, time.monotonic())
         self._tell(lost)
         for part in doubtful:
-            log.warning("turn %s is unconfirmed: Redis is away; it goes on", part.id)
+            log.warning("turn %s is unconfirmed: it was not renewed within its lease; it goes on", part.id)
 
     def _listen_again(self) -> None:
         retry, now = self._schedule.listen, time.monotonic()

@@ -171,6 +171,10 @@ def _check_database(path: str) -> None:
         raise _wrong(f"its database {database!r} is not a number", "Use a number, usually 0.")
 
 
+VERIFIES: dict[str, object] = {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+"""Without these anybody in between could be the server, and get the password."""
+
+
 def _options(url: str) -> dict[str, Any]:
     try:
         options = _parse(url)
@@ -182,6 +186,12 @@ def _options(url: str) -> dict[str, Any]:
             f"SLICELOCK_REDIS_URL has options that slicelock sets itself or lacks: {', '.join(unknown)}.",
             advice="Remove them from the URL.",
         )
+    for name, safe in VERIFIES.items():
+        if options.get(name, safe) != safe:
+            raise ConfigurationError(
+                f"SLICELOCK_REDIS_URL keeps the server's certificate from being verified, by {name}.",
+                advice="Remove it, and name the authority's certificate in SLICELOCK_TLS_CA.",
+            )
     return options
 
 

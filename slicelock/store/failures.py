@@ -35,6 +35,7 @@ DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allow
 # A script runs with its caller's rights: how Redis 7 and Valkey, and Redis 6.2, say that they do not suffice.
 RIGHTS = ("ACL failure in script", "The user executing the script can't")
 SCRIPT = re.compile(r" script: (\w+, )?on @user_script.*")  # where in a script, which nobody can use
+TLS = re.compile(r"\[(SSL|X509)\b")  # how Python's ssl begins what it says
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
 
@@ -57,7 +58,12 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
         return _full(text, place)
     if isinstance(error, (ConnectionError, TimeoutError, OSError)):
         return _unreached(text, place, sent=sent)
-    return StoreError(f"Redis at {place} answered with an error: {text}.")
+    return StoreError(
+        f"Redis at {place} answered with an error: {text}.",
+        advice="A record, or what was sent, makes no sense to the script; the runbook says how to find it."
+        if "script" in text
+        else "",
+    )
 
 
 def _refused(error: Exception, text: str, place: str) -> ConfigurationError:
@@ -93,5 +99,8 @@ def _unreached(text: str, place: str, *, sent: bool) -> StoreError:
         return StoreTimeout(f"Redis at {place} did not answer: {text}. The call may have been carried out.")
     return StoreUnavailable(
         f"Redis at {place} cannot be reached: {text}.",
-        advice="Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS.",
+        advice="Check SLICELOCK_TLS_CA, SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY; the server's "
+        "certificate has to name the host as the URL does."
+        if TLS.search(text)
+        else "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS.",
     )

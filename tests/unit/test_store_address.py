@@ -23,7 +23,17 @@ def test_a_url_of_another_kind_is_refused(url: str) -> None:
         target(url)
 
 
-@pytest.mark.parametrize("option", ["socket_timeout=1", "protocol=3", "retry_on_timeout=yes", "foo=1"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "socket_timeout=1",
+        "protocol=3",
+        "retry_on_timeout=yes",
+        "foo=1",
+        "ssl_cert_reqs=none",
+        "ssl_check_hostname=no",
+    ],
+)
 def test_options_that_slicelock_sets_itself_are_refused(option: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=option.split("=", maxsplit=1)[0]):
         target(f"redis://h/0?{option}")

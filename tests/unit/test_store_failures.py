@@ -52,6 +52,23 @@ def test_refusals_that_an_operator_has_to_end_say_how(text: str, says: str) -> N
     assert "user_script" not in str(explained)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error 1 connecting to h:6379. [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",
+        "Error 136 connecting to h:6379. [X509: NO_CERTIFICATE_OR_CRL_FOUND] no certificate or crl found",
+    ],
+)
+def test_what_tls_lacks_is_blamed_on_its_settings(text: str) -> None:
+    advice = explain(redis_errors.ConnectionError(text), "x", sent=False).advice
+    assert "SLICELOCK_TLS_CA" in advice and "that it runs" not in advice
+
+
+def test_a_record_of_the_wrong_kind_leads_to_the_runbook() -> None:
+    text = "WRONGTYPE Operation against a key holding the wrong kind of value script: 99, on @user_script:3."
+    assert "the runbook" in explain(redis_errors.ResponseError(text), "x", sent=True).advice
+
+
 def test_a_call_that_was_sent_is_undecided() -> None:
     assert isinstance(explain(redis_errors.ConnectionError("reset"), "x", sent=True), errors.StoreTimeout)
     assert isinstance(explain(redis_errors.TimeoutError("slow"), "x", sent=True), errors.StoreTimeout)
