@@ -12,8 +12,9 @@ def check(seen: Seen) -> None:
     """AssertionError when what is stored contradicts itself."""
     for name, s in seen["slices"].items():
         _check_slice(name, s, seen)
+    queued = {s: set(dict(queue)) for s, queue in seen["queues"].items()}
     for name, request in seen["requests"].items():
-        _check_request(name, request, seen)
+        _check_request(name, request, seen, {s for s, waiting in queued.items() if name in waiting})
     for what in seen["deadlines"]:
         assert _has_reason(what, seen), f"a timer for nothing: {what}"
     if any(seen["queues"].values()):
@@ -40,14 +41,13 @@ def _check_slice(name: str, s: Mapping[str, Any], seen: Seen) -> None:
     assert name not in holder["gone"], f"{s['request']} has given {name} back and has it"
 
 
-def _check_request(name: str, request: Mapping[str, Any], seen: Seen) -> None:
+def _check_request(name: str, request: Mapping[str, Any], seen: Seen, places: set[str]) -> None:
     """A granted request has all of its slices; a queued one is in all of its queues, any other in none."""
     if request["state"] in ("queued", "switching"):
         assert len(request["joined"]) == request["members"], f"{name} is {request['state']} and gathers still"
     if request["state"] in ("switching", "held"):
         for s in set(request["slices"]) - set(request["gone"]):
             assert seen["slices"][s]["request"] == name, f"{name} is {request['state']} without {s}"
-    places = {s for s, queue in seen["queues"].items() if name in dict(queue)}
     wanted = set(request["slices"]) if request["state"] == "queued" else set[str]()
     assert places == wanted, f"{name} is {request['state']} and in the queues of {places}"
     assert (name in seen["gathering"]) == (request["state"] == "gathering"), f"{name} is {request['state']}"
