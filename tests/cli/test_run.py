@@ -147,7 +147,7 @@ def test_without_hold_it_becomes_the_command(slicelock_env: dict[str, str]) -> N
         ("/nonesuch/program", "No such file"),
         ("nonesuch-program", "No such file"),
         ("/etc/passwd", "Permission denied"),
-        ("/etc", "Permission denied"),
+        ("/etc", "it is a directory"),
         ("", "it has no name"),
     ],
 )
