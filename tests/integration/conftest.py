@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
+from tests.support.gpu_rig import SAFE, GpuRig, processes
 from tests.support.proxy import Proxy
 from tests.support.scripts import Scripts, connect
 from tests.support.sides import SIDES, Side
@@ -105,3 +106,18 @@ def own_agents(
         made = AgentStage(Scripts(client, "p", clock=False), server.url, tmp_path)
         yield made, server
         made.close()
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
+    """One slice's switches, on GPUs and a driver that are played."""
+    async with GpuRig(tmp_path) as made:
+        await made.idle()
+        yield made
+
+
+@pytest.fixture
+def three() -> Iterator[list[int]]:
+    """Three processes with the settings that make them fit to be saved together."""
+    with processes(3, **SAFE) as pids:
+        yield pids

@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,19 +22,6 @@ from tests.support.wait import wait_until, wait_until_async
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
-
-
-@pytest.fixture
-def three() -> Iterator[list[int]]:
-    with processes(3, **SAFE) as pids:
-        yield pids
 
 
 @pytest.fixture

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.gpu_rig import QUICK, SAFE, GpuRig, processes
+from tests.support.gpu_rig import QUICK, GpuRig
 from tests.support.wait import wait_until_async
 
 HOUR = 3600
-
-
-@pytest.fixture
-def three() -> Iterator[list[int]]:
-    with processes(3, **SAFE) as pids:
-        yield pids
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,18 @@ from tests.support.rig import Rig
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
-
-
-@pytest.fixture
 def one() -> Iterator[list[int]]:
     with processes(1) as pids:
         yield pids
+
+
+@pytest.fixture(params=[1, 2])
+def groups(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlGroups:
+    """This machine's control groups, of either version; the agent is in one of its own."""
+    made = ControlGroups(tmp_path, request.param)
+    made.are_this_machines(monkeypatch)
+    made.has("/agent", "self")
+    return made
 
 
 async def test_n13_too_little_host_memory_is_told_before_the_lock(tmp_path: Path, one: list[int]) -> None:
@@ -37,13 +39,9 @@ async def test_n13_too_little_host_memory_is_told_before_the_lock(tmp_path: Path
         assert rig.states() == {"a": "loaded"}
 
 
-@pytest.mark.parametrize("version", [1, 2])
 async def test_n13_so_is_a_control_group_without_room(
-    rig: GpuRig, one: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+    rig: GpuRig, one: list[int], groups: ControlGroups
 ) -> None:
-    groups = ControlGroups(tmp_path, version)
-    groups.are_this_machines(monkeypatch)
-    groups.has("/agent", "self")
     groups.has("/jobs/a", *one)
     limited = groups.limit("/jobs", 16 * GIB, 8 * GIB)
     await rig.turn("a", 10)
@@ -54,13 +52,9 @@ async def test_n13_so_is_a_control_group_without_room(
     assert rig.states() == {"a": "loaded"}
 
 
-@pytest.mark.parametrize("version", [1, 2])
 async def test_n13_the_agents_own_control_group_holds_nothing_of_what_the_driver_saves(
-    rig: GpuRig, one: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+    rig: GpuRig, one: list[int], groups: ControlGroups
 ) -> None:
-    groups = ControlGroups(tmp_path, version)
-    groups.are_this_machines(monkeypatch)
-    groups.has("/agent", "self")
     groups.has("/jobs/a", *one)
     groups.limit("/agent", GIB, GIB // 2)
     groups.limit("/jobs/a", 16 * GIB)
@@ -102,13 +96,9 @@ async def test_n13_what_is_not_known_to_be_a_new_runs_own_does_not_count_against
         assert (await rig.turn("a", 10)).outcome == "READY"
 
 
-@pytest.mark.parametrize("version", [1, 2])
 async def test_n13_what_the_agent_saves_itself_counts_in_its_own_control_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+    tmp_path: Path, groups: ControlGroups
 ) -> None:
-    groups = ControlGroups(tmp_path, version)
-    groups.are_this_machines(monkeypatch)
-    groups.has("/agent", "self")
     groups.limit("/agent", GIB, GIB - 1)
     async with Rig(tmp_path, budget=HostBudget(lambda: (64 * GIB, 60 * GIB))) as rig:
         await rig.turn("a", 10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +18,6 @@ from tests.support.gpu_rig import GPU, SIZE, GpuRig, Parent, processes
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_LOOK_S", 0.02)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
 
 
 @pytest.fixture

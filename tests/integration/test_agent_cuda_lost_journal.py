@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.fake_driver import GIB
-from tests.support.gpu_rig import GPU, SAFE, GpuRig, processes
+from tests.support.gpu_rig import GPU, GpuRig
 from tests.support.wait import wait_until_async
 
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
-
-
-@pytest.fixture
-def three() -> Iterator[list[int]]:
-    with processes(3, **SAFE) as pids:
-        yield pids
 
 
 @asynccontextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from slicelock_agent.backends.cuda import discovery
@@ -13,13 +12,6 @@ from slicelock_agent.backends.cuda import discovery
 from tests.support.fake_driver import GIB
 from tests.support.gpu_rig import GPU, SAFE, GpuRig, processes
 from tests.support.wait import wait_until_async
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
 
 
 @pytest.fixture

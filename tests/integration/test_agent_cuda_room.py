@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from slicelock_agent.registry import Process, Run
 from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import ProcessIdentity
 from tests.support.fake_driver import GIB, FakeGpus
-from tests.support.gpu_rig import GPU, OTHER, SAFE, SIZE, GpuRig, processes
+from tests.support.gpu_rig import GPU, OTHER, SIZE, GpuRig, processes
 from tests.support.wait import wait_until_async
 
 
@@ -25,19 +25,6 @@ from tests.support.wait import wait_until_async
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_PATIENCE_S", 0.1)
     monkeypatch.setattr("slicelock_agent.switcher.ROOM_LOOK_S", 0.02)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
-
-
-@pytest.fixture
-def three() -> Iterator[list[int]]:
-    with processes(3, **SAFE) as pids:
-        yield pids
 
 
 @pytest.fixture

@@ -13,21 +13,8 @@ import pytest
 from slicelock.states import RunState
 from tests.support import fake_program
 from tests.support.fake_driver import state_of
-from tests.support.gpu_rig import QUICK, SAFE, GpuRig, processes
+from tests.support.gpu_rig import QUICK, GpuRig, processes
 from tests.support.wait import wait_until
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[GpuRig]:
-    async with GpuRig(tmp_path) as made:
-        await made.idle()
-        yield made
-
-
-@pytest.fixture
-def three() -> Iterator[list[int]]:
-    with processes(3, **SAFE) as pids:
-        yield pids
 
 
 async def a_is_saved(rig: GpuRig, pids: list[int]) -> None:

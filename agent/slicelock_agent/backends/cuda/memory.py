@@ -75,9 +75,8 @@ class DeviceMemory:
 
     def _rest(self, found: dict[Process, dict[str, int]], uuid: str, users: Mapping[int, int | None]) -> None:
         pids = {one.pid for one in found}
-        others = _told(users, pids)
         own = sum(sizes.get(uuid, 0) for sizes in found.values())
-        rest = self._gpus.memory(uuid)[0] - others - own
+        rest = self._nobodys(uuid, users, pids) - own
         if found and rest > 0:
             first = min(found)
             found[first][uuid] = found[first].get(uuid, 0) + rest
@@ -91,16 +90,13 @@ class DeviceMemory:
         figure for them, what nobody is known to have counts as theirs, less what `others`, by pid, may keep.
         """
         users, pids = self._gpus.users(uuid), {one.pid for one in processes}
-        own = [size for pid, size in users.items() if pid in pids]
-        if own and all(own):
-            size = sum(filter(None, own))
-            limit = 0 if allowed is None else allowed + CONTEXT * len(own)
-        elif processes and others is not None:
-            size = self._gpus.memory(uuid)[0] - _told(users, pids)
+        own = pids & users.keys()
+        if size := _told_of(own, users):
+            return _above(uuid, size, 0 if allowed is None else allowed + CONTEXT * len(own))
+        if processes and others is not None:
             limit = (allowed or 0) + CONTEXT * max(1, len(own)) + _untold(users, others)
-        else:
-            return ""
-        return f"{size} bytes are still in use on {uuid}, {limit} may be" if size > limit else ""
+            return _above(uuid, self._nobodys(uuid, users, pids), limit)
+        return ""
 
     def outsider(self, run: str, processes: Collection[Process], uuid: str, allowed: int | None) -> str:
         """Who on the GPU was started for the run and is none of its processes, so that nothing moves it, and
@@ -127,10 +123,8 @@ class DeviceMemory:
         pids, most = {one.pid for one in processes}, dict[str, int]()
         for uuid in devices:
             users = self._gpus.users(uuid)
-            own = [size for pid, size in users.items() if pid in pids]
-            if own and all(own):
-                theirs = sum(filter(None, own))
-                most[uuid] = max(0, self._nobodys(uuid)) + min(CONTEXT, theirs // 2)
+            if theirs := _told_of(pids & users.keys(), users):
+                most[uuid] = max(0, self._nobodys(uuid, users)) + min(CONTEXT, theirs // 2)
             elif others is not None:
                 most[uuid] = CONTEXT + _untold(users, others)
         return Owed(tuple((one.pid, one.start) for one in processes), most)
@@ -152,13 +146,13 @@ class DeviceMemory:
             for pid, start in owed.processes:
                 if pid in users and identified(pid) in (None, Process(pid, start)):
                     return f"process {pid} is still on {uuid}"
-            if (size := self._nobodys(uuid)) > most:
-                return f"{size} bytes are still in use on {uuid}, {most} may be"
+            if why := _above(uuid, self._nobodys(uuid, users), most):
+                return why
         return ""
 
-    def _nobodys(self, uuid: str) -> int:
-        """Bytes in use that NVML tells of no process."""
-        return self._gpus.memory(uuid)[0] - _told(self._gpus.users(uuid))
+    def _nobodys(self, uuid: str, users: Mapping[int, int | None], but: Collection[int] = ()) -> int:
+        """Bytes in use that NVML tells of no process but these."""
+        return self._gpus.memory(uuid)[0] - _told(users, but)
 
     def foreign(self, uuid: str) -> list[int]:
         """Processes on the GPU that belong to no run that is known here.
@@ -232,6 +226,17 @@ class DeviceMemory:
 def _untold(users: Mapping[int, int | None], others: Mapping[int, int]) -> int:
     """Bytes that those of the others may have of which NVML tells nothing."""
     return sum(kept + CONTEXT for pid, kept in others.items() if not users.get(pid))
+
+
+def _told_of(pids: Collection[int], users: Mapping[int, int | None]) -> int:
+    """Bytes of these processes together; 0 where there are none, or NVML does not tell of each."""
+    sizes = [users[pid] or 0 for pid in pids]
+    return sum(sizes) if all(sizes) else 0
+
+
+def _above(uuid: str, size: int, most: int) -> str:
+    """That so many bytes are more than there may be; empty when they are not."""
+    return f"{size} bytes are still in use on {uuid}, {most} may be" if size > most else ""
 
 
 def _told(users: Mapping[int, int | None], but: Collection[int] = ()) -> int:
