@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from slicelock.errors import StoreError
+from slicelock.states import SliceState
 from slicelock.words import clean
 
 ALL_NODES = "*"  # stands for a node where a slice is blocked as a whole
 SENSELESS_REMEDY = "Somebody has written it past the scripts; the runbook says how to remove it."
-STATES = frozenset({"free", "switching", "held"})  # as in `states`, which stands above this
+STATES = frozenset[str](SliceState)
 T = TypeVar("T")
 
 
