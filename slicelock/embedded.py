@@ -8,7 +8,6 @@ directory.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import signal
 import socket
@@ -21,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from slicelock import children
 from slicelock.errors import ConfigurationError, StoreUnavailable
-from slicelock.guard import die_with_parent
 from slicelock.scratch import scratch
 
 NAMES = ("valkey-server", "redis-server")
@@ -96,13 +95,11 @@ class EmbeddedServer:
         """Start the server unless it runs, and wait until it answers; StoreUnavailable when it does not."""
         if self._process is None:
             with (self.directory / "server.log").open("wb") as log:
-                self._process = subprocess.Popen(
+                self._process = children.start(
                     self._command(),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
-                    start_new_session=True,  # Ctrl-C in a terminal is for the program alone
                 )
             self._await_answer()
         return self
@@ -176,14 +173,9 @@ class EmbeddedServer:
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            process.send_signal(how)
+            children.wait_or_kill(process, START_S)
 
 
 def _binary(given: str | Path | None) -> Path:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import IO, Self
 
+from slicelock import children
 from slicelock.errors import AgentError
 from slicelock.exits import ERRORS
-from slicelock.guard import die_with_parent
 
 READY = "slicelock-agent ready"
 START_S = 30.0
@@ -61,15 +61,13 @@ class LocalAgent:
         """Start the agent, again if it has ended, and wait until it is ready."""
         self._close_output()
         begun = os.fstat(self._log.fileno()).st_size
-        self._process = subprocess.Popen(
+        self._process = children.start(
             [sys.executable, "-m", "slicelock_agent", *self._options()],
             env={**os.environ, **self.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             bufsize=0,  # a selector does not see what a buffer has read ahead
             stderr=self._log,
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
-            start_new_session=True,  # Ctrl-C in a terminal is for the program alone
         )
         if not self._becomes_ready(self._process.stdout):
             self.stop()
@@ -80,14 +78,9 @@ class LocalAgent:
 
     def stop(self) -> None:
         """Ask the agent to end, and end it if it does not within 15 s."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            self._process.terminate()
+            children.wait_or_kill(self._process, STOP_S)
 
     def close(self) -> None:
         """Stop the agent and forget its log."""

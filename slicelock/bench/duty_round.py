@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import IO, Any
 
+from slicelock import children
 from slicelock.errors import ConfigurationError, SlicelockError
-from slicelock.guard import die_with_parent
 
 LOOK_S, SAMPLE_MS = 0.05, 100
 BUSY = {"generate": "reward", "train": "step"}  # phases on the GPU, by the events at their two ends
@@ -140,10 +140,9 @@ def sampler(device: str) -> Generator[Sampler]:
         yield Sampler(None)
         return
     what = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-    with subprocess.Popen(
+    with children.start(
         [program, "-i", device, *what, "-lms", str(SAMPLE_MS)],
         stdout=subprocess.PIPE,
-        preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
     ) as process:
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
@@ -160,13 +159,12 @@ class Job:
         self.name = name
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the block
         self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
+        self._process = children.start(
             [sys.executable, str(example()), "--events", *options],
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._said,
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
 
     def __enter__(self) -> Job:

@@ -83,8 +83,8 @@ class Pair:
         self._waiter.tell("acquire")
         time.sleep(random.uniform(*self._settle_s))
         self._holder.tell("give")
-        had = int(self._waiter.answer())
-        begun = int(self._holder.answer())
+        had = self._waiter.answer()
+        begun = self._holder.answer()
         self._holder, self._waiter = self._waiter, self._holder
         return (had - begun) / 1e6
 

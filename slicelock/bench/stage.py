@@ -9,70 +9,91 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from slicelock import children
 from slicelock.errors import SlicelockError
-from slicelock.guard import die_with_parent
 
-END_S = 5.0
+END_S = 20.0
 
 
-class Actor:
-    """A process that answers each line with one, as a context manager. `endless`: one that does not read."""
+class LineProcess:
+    """`python -m MODULE ARGUMENTS`, which answers each line with one, as a context manager."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, endless: bool = False) -> None:
-        self._endless = endless
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "slicelock.bench.side", *arguments],
+    def __init__(self, module: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        self._kind = arguments[0]
+        self._process: subprocess.Popen[str] = children.start(
+            [sys.executable, "-m", f"slicelock.bench.{module}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **(env or {})},
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
-            start_new_session=True,  # Ctrl-C in a terminal is for the bench alone
         )
+
+    @property
+    def pid(self) -> int:
+        """The process's pid."""
+        return self._process.pid
 
     def __enter__(self) -> Self:
         try:
-            if self.answer() == "ready":
-                return self
+            self.greet()
         except BaseException:
             self.close()
             raise
-        self.close()
-        raise SlicelockError("A process of the bench did not start.")
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
-    def tell(self, word: str) -> None:
-        """Give it something to do, without waiting."""
+    def greet(self) -> None:
+        """Wait for its first line, which says that it is there; SlicelockError when it does not."""
+        self.read_line()
+
+    def write_line(self, line: str) -> None:
+        """Give it a line, without waiting."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
-    def answer(self) -> str:
-        """What it said; SlicelockError when it has died."""
+    def read_line(self) -> str:
+        """The next line that it says; SlicelockError when it has died."""
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
-            raise SlicelockError("A process of the bench ended early.", advice="Its last words are above.")
+            raise SlicelockError(
+                f"A process of the bench ({self._kind}) ended early.", advice="Its last words are above."
+            )
         return line.strip()
+
+    def close(self) -> None:
+        """End it: its input ends, and if that does not help within 20 s, it is made to."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        children.wait_or_kill(self._process, END_S)
+        self._process.stdout.close()  # not before: it may still have something to say
+
+
+class Actor(LineProcess):
+    """One side of a hand-over. `endless`: one that does not read."""
+
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, endless: bool = False) -> None:
+        super().__init__("side", *arguments, env=env)
+        self._endless = endless
+
+    def tell(self, word: str) -> None:
+        """Give it something to do, without waiting."""
+        self.write_line(word)
+
+    def answer(self) -> int:
+        """When it has done so, in monotonic ns."""
+        return int(self.read_line())
 
     def ask(self, word: str) -> int:
         """Have it do something, and the time it tells, in monotonic ns."""
         self.tell(word)
-        return int(self.answer())
+        return self.answer()
 
     def close(self) -> None:
-        """End it: its input ends, and if that does not help within 5 s, it is made to."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
         if self._endless:
             self._process.terminate()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        finally:
-            self._process.stdout.close()  # not before: it may still have something to say
+        super().close()

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from slicelock import children
 from slicelock.errors import SlicelockError
-from slicelock.guard import descendants, die_with_parent
+from slicelock.guard import descendants
 
 GONE_S = 2.0
 ON_DEVICE = ("generate", "train")
@@ -72,7 +73,7 @@ class JobProcess:
         self.facts = facts
         self._rest, self._below = b"", list[int]()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
-        self._process = subprocess.Popen(
+        self._process = children.start(
             [sys.executable, *script, "--events", f"--seed={facts.seed}", *facts.options],
             cwd=folder,
             env={
@@ -84,8 +85,6 @@ class JobProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
-            start_new_session=True,  # Ctrl-C in a terminal is for the demo alone
         )
         assert self._process.stdout
         self.output = self._process.stdout

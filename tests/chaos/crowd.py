@@ -23,9 +23,9 @@ import redis
 import typer
 
 import slicelock
+from slicelock import children
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
-from slicelock.guard import die_with_parent
 from slicelock.keys import Keys
 from slicelock.settings import Settings
 from slicelock.store import Store
@@ -69,7 +69,7 @@ def crowd(folder: Path, processes: int, waiters: int, lease: float = 10) -> Crow
         store.close()
         turn = slicelock.Slice(SLICE, settings=settings).acquire()
         log = folder / "served"
-        with _children(processes, waiters, env, log) as children:
+        with _children(processes, waiters, env, log) as started:
             total = processes * waiters
             wait_until(lambda: _queue(client, total), ARRIVAL_S, f"{total} wait")
             before = len(client.client_list()) - mine
@@ -80,7 +80,7 @@ def crowd(folder: Path, processes: int, waiters: int, lease: float = 10) -> Crow
             after = len(client.client_list()) - mine
             at = time.monotonic()
             turn.yield_()
-            for child in children:
+            for child in started:
                 assert child.wait(SERVICE_S) == 0
         close_all()
         served = log.read_text().split()
@@ -106,19 +106,18 @@ def _children(
     processes: int, waiters: int, env: dict[str, str], log: Path
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     log.touch()
-    children = [
-        subprocess.Popen(
+    started = [
+        children.start(
             [sys.executable, "-m", "tests.chaos.crowd", "--wait", str(waiters), "--log", str(log)],
             cwd=ROOT,
             env={**env, "SLICELOCK_RUN": f"crowd-{number}", "SLICELOCK_JOB": f"crowd-{number}"},
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
         for number in range(processes)
     ]
     try:
-        yield children
+        yield started
     finally:
-        for child in children:
+        for child in started:
             child.kill()
             child.wait()
 

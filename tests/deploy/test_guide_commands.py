@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from slicelock import children
 from slicelock.embedded import free_port
 from slicelock.errors import SlicelockError
-from slicelock.guard import die_with_parent
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
@@ -60,10 +59,9 @@ class Machines:
         text = text.replace(old, f"port {port}").replace("10.0.0.1 6379", f"127.0.0.1 {self.nodes[0]}")
         (folder := file.with_suffix("")).mkdir()
         file.write_text(f"{text}\nbind 127.0.0.1\ndir {folder}\n")
-        process = subprocess.Popen(
+        process = children.start(
             [binary, file, *words],
             stdout=subprocess.DEVNULL,
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
 
         def end() -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slicelock.guard import die_with_parent
+from slicelock import children
 from slicelock.local import LocalAgent
 from tests.gpu.own_gpu import own_gpu
 
@@ -24,14 +24,13 @@ class Job:
 
     def __init__(self, env: dict[str, str], run: str, gib: float, *options: str) -> None:
         self.run = run
-        self._process = subprocess.Popen(
+        self._process = children.start(
             [sys.executable, "-m", "tests.support.gpu_job", "trainers", str(gib), *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
             env={**os.environ, **env, "SLICELOCK_JOB": run, "SLICELOCK_RUN": run},
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
         self.pid = self._process.pid
 

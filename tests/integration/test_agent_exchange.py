@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from slicelock_agent.arrival import MARGIN
 
+from slicelock import children
 from slicelock.embedded import EmbeddedServer
 from slicelock.exchange import Phase
-from slicelock.guard import die_with_parent
 from tests.support.exchange_job import GPU, MIB, PARTS, SIZE
 from tests.support.exchange_watch import Watch, pages, watching
 from tests.support.fake_driver import VARIABLE, World
@@ -39,14 +39,13 @@ class Job:
     """One `exchange_job` process."""
 
     def __init__(self, run: str, env: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
+        self.process = children.start(
             [sys.executable, "-m", "tests.support.exchange_job", "trainers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
             env={**os.environ, **env, "SLICELOCK_JOB": run, "SLICELOCK_RUN": run},
-            preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
         )
         self.k = 0
         assert self.told()["ready"]
@@ -95,13 +94,12 @@ class Node:
 
     def start(self) -> None:
         with self.said.open("ab") as said:
-            self.agent = subprocess.Popen(
+            self.agent = children.start(
                 [sys.executable, "-m", "tests.support.fake_gpu_agent", "--slice", "trainers=0"],
                 cwd=ROOT,
                 env={**os.environ, **self.env},
                 stdout=said,
                 stderr=said,
-                preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
             )
         self.starts += 1
         wait_until(lambda: self.said.read_text().count("agent ready") == self.starts, 20, "the agent")

@@ -20,8 +20,8 @@ from typing import Any, cast
 
 import yaml
 
+from slicelock import children
 from slicelock.embedded import find_server, free_port
-from slicelock.guard import die_with_parent
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,14 +119,13 @@ class Stack:
 
     def _spawn(self, service: Service) -> None:
         with service.log.open("ab") as log:
-            service.process = subprocess.Popen(
+            service.process = children.start(
                 self.words(service, service.facts["command"]),
                 env=self.env(service),
                 cwd=service.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
             )
 
     def kill(self, name: str) -> None:

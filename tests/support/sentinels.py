@@ -22,9 +22,9 @@ from typing import Any, Self, TypeVar
 import redis
 from redis.exceptions import RedisError
 
+from slicelock import children
 from slicelock.embedded import EmbeddedServer, free_port
 from slicelock.errors import StoreError
-from slicelock.guard import die_with_parent
 from slicelock.scratch import scratch
 from tests.support.certificates import Certificates
 from tests.support.scripts import connect
@@ -130,13 +130,11 @@ class Sentinel(Process):
 
     def start(self) -> Self:
         with self._file.with_suffix(".log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 [self._binary, str(self._file), "--sentinel"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
-                start_new_session=True,
             )
         return self
 

@@ -12,8 +12,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from slicelock import children
 from slicelock.codec import Command
-from slicelock.guard import die_with_parent
 from slicelock.local import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.sim import Record
@@ -34,14 +34,13 @@ class Job:
         self.said = folder / f"{run}.{plan.member}.{len(list(folder.glob('*.out')))}.out"
         self.errors = self.said.with_suffix(".err")
         with self.said.open("wb") as out, self.errors.open("wb") as err:
-            self.process = subprocess.Popen(
+            self.process = children.start(
                 [sys.executable, "-m", "tests.support.sim_job", plan.text()],
                 cwd=ROOT,
                 env={**os.environ, **env, "SLICELOCK_JOB": f"job-{plan.seed}", "SLICELOCK_RUN": run},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                preexec_fn=die_with_parent(os.getpid()),  # noqa: PLW1509 - one system call, no lock is taken
             )
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
