@@ -16,14 +16,12 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from slicelock.exchange_place import page_of
 from slicelock.identity import ProcessIdentity
+from slicelock.protocol import HookAnswer, HookCommand
 
 log = logging.getLogger("slicelock")
 
 LOOP_LOOK_S = 1.0  # between two looks whether an event loop still runs
 LOADED, OFFLOADED, UNSURE = "loaded", "offloaded", "unsure"
-
-Command = dict[str, Any]
-Answer = dict[str, Any]
 
 
 @runtime_checkable
@@ -72,13 +70,13 @@ class HookRunner:
 
     def __init__(self, answered: Callable[[], None]) -> None:
         self.offers: list[Offer] = []
-        self.answers: dict[tuple[str, str], Answer] = {}  # until Redis has taken them
+        self.answers: dict[tuple[str, str], HookAnswer] = {}  # until Redis has taken them
         self._answered = answered
         self._accepted: set[tuple[str, str]] = set()
-        self._queue: SimpleQueue[Command | Callable[[], None] | None] = SimpleQueue()
+        self._queue: SimpleQueue[HookCommand | Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, command: Command) -> None:
+    def submit(self, command: HookCommand) -> None:
         """Run a command, unless it is under way or has been answered already."""
         key = _key(command)
         if key not in self._accepted and key not in self.answers:
@@ -89,7 +87,7 @@ class HookRunner:
         """Run a user's callback on this thread."""
         self._put(work)
 
-    def taken(self, answers: tuple[Answer, ...]) -> None:
+    def taken(self, answers: tuple[HookAnswer, ...]) -> None:
         """Redis has these answers."""
         for answer in answers:
             self.answers.pop(_key(answer), None)
@@ -100,7 +98,7 @@ class HookRunner:
             self._queue.put(None)
         return self._thread
 
-    def _put(self, item: Command | Callable[[], None]) -> None:
+    def _put(self, item: HookCommand | Callable[[], None]) -> None:
         self._queue.put(item)
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="slicelock-hooks", daemon=True)
@@ -113,7 +111,7 @@ class HookRunner:
             except BaseException:
                 log.exception("a callback failed")
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: HookCommand) -> None:
         begun = time.monotonic()
         try:
             page = page_of(str(ProcessIdentity.of()), int(command["n"]))
@@ -152,7 +150,7 @@ def _reason(failure: BaseException) -> str:
     return " ".join(f"{type(failure).__name__}: {failure}".split())
 
 
-def _key(command: Command) -> tuple[str, str]:
+def _key(command: HookCommand) -> tuple[str, str]:
     return str(command["n"]), str(command["what"])
 
 

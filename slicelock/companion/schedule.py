@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass, field
+
+from slicelock.retry import Retry
 
 SETTLING_S = 0.25  # a turn that a new epoch has not confirmed is asked about so often
 HURRY_S = 0.02  # between two heartbeats that a message asks for
-RETRY_S = (0.1, 2.0)  # first and longest pause after a failure
-
-
-@dataclass(slots=True)
-class Retry:
-    """When to try again after failures: soon, then less often, with jitter."""
-
-    longest_s: float = RETRY_S[1]
-    failures: int = 0
-    at: float = -math.inf
-
-    def failed(self, now: float) -> None:
-        pause = min(RETRY_S[0] * 2 ** min(self.failures, 8), self.longest_s)
-        self.failures += 1
-        self.at = now + pause * random.uniform(0.5, 1.0)
-
-    def succeeded(self) -> None:
-        self.failures, self.at = 0, -math.inf
 
 
 @dataclass(slots=True)
@@ -40,7 +23,7 @@ class Schedule:
     deliver: Retry = field(default_factory=Retry)
 
     def __post_init__(self) -> None:
-        self.beat.longest_s = min(self.renew_s, RETRY_S[1])
+        self.beat.longest_s = min(self.renew_s, self.beat.longest_s)
 
     def beaten(self, now: float, *, soon: bool) -> None:
         """A heartbeat was answered; `soon`: the answer was not final."""

@@ -2,11 +2,23 @@
 
 from slicelock.protocol.asking import acquire, register
 from slicelock.protocol.ending import abandon, end_dropped, farewell, give_back
-from slicelock.protocol.heartbeat import Heartbeat, News, absorb, beat, lose, next_deadline, overdue
+from slicelock.protocol.heartbeat import (
+    Heartbeat,
+    HookAnswer,
+    HookCommand,
+    News,
+    absorb,
+    beat,
+    lose,
+    next_deadline,
+    overdue,
+)
 from slicelock.protocol.ledger import Ledger, Part, Waker, Who, Wish
 
 __all__ = [
     "Heartbeat",
+    "HookAnswer",
+    "HookCommand",
     "Ledger",
     "News",
     "Part",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from dataclasses import dataclass
 
 from slicelock.errors import (
@@ -19,6 +18,7 @@ from slicelock.errors import (
 from slicelock.protocol.ledger import Ledger, Part, Who
 from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import named, refusal
+from slicelock.retry import pause_after
 from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.wire import WAITING, AcquireReply, Cancel
 
@@ -95,10 +95,9 @@ class _Patience:
         return self.last - self.doubted_since
 
     def retry_s(self) -> float:
-        """The pause after one more call without an answer, with jitter."""
+        """The pause after one more call without an answer."""
         self.retries += 1
-        first, longest = RETRY_S
-        return min(first * 2 ** min(self.retries - 1, 8), longest) * random.uniform(0.5, 1.0)
+        return pause_after(self.retries, *RETRY_S)
 
 
 def _until_held(ledger: Ledger, part: Part) -> Flow[None]:

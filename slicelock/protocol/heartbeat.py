@@ -10,8 +10,9 @@ from slicelock.protocol.ledger import Ledger, Part
 from slicelock.protocol.refusals import loss
 from slicelock.wire import Renew, RenewReply
 
-Answer = dict[str, Any]
-Command = dict[str, Any]
+HookCommand = dict[str, Any]
+HookAnswer = dict[str, Any]
+"""What `wire.RenewReply` and `wire.Renew` say of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Heartbeat:
 
     call: Renew
     turns: tuple[tuple[Part, int], ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[HookAnswer, ...]
 
 
 @dataclass(slots=True)
@@ -29,12 +30,12 @@ class News:
 
     look: list[Part] = field(default_factory=list[Part])
     lost: list[Part] = field(default_factory=list[Part])
-    commands: list[Command] = field(default_factory=list[Command])
+    commands: list[HookCommand] = field(default_factory=list[HookCommand])
     ask_again: bool = False
     epoch: int = 0
 
 
-def beat(ledger: Ledger, answers: Sequence[Answer] = ()) -> Heartbeat:
+def beat(ledger: Ledger, answers: Sequence[HookAnswer] = ()) -> Heartbeat:
     """Everything that this process has, in one call."""
     who = ledger.who
     parts = [part for part in list(ledger.open_parts.values()) if part.asked]

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from slicelock.estimate import covered
 from slicelock.sim.files import explained
 
 
@@ -82,11 +83,7 @@ class Record:
         to 1."""
         chosen = (use for use in self.uses if not run or use.run == run)
         spans = ((max(use.start_ns, start_ns), min(use.end_ns or 0, end_ns)) for use in chosen)
-        busy, until = 0, start_ns
-        for start, end in sorted(spans):
-            busy += max(0, end - max(start, until))
-            until = max(until, end)
-        return busy / max(1, end_ns - start_ns)
+        return covered(spans) / max(1, end_ns - start_ns)
 
     def violations(self) -> list[str]:
         """What must never happen: uses of two turns at once, fences that do not rise, and strays."""

@@ -19,6 +19,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from slicelock.errors import SlicelockError
+from slicelock.retry import Retry
 from slicelock.settings import StoreSettings
 from slicelock.store.address import Address
 from slicelock.store.connect import Link, socket_of
@@ -32,7 +33,7 @@ LISTENED = 2  # one may be cut off together with the old primary
 ASK_AGAIN_S = 1.0
 SILENT_S = 3.0
 LOOK_S = 2.0
-RETRY_S = (0.1, 1.0)  # first and longest pause after a look that found no primary
+LONGEST_RETRY_S = 1.0  # after a look that found no primary
 RESTART_S = 0.5
 STOP_S = 2.0
 SWITCHED = "+switch-master"
@@ -99,7 +100,7 @@ class PrimaryWatch:
         self._address: Address | None = None
         self._run_id = ""
         self._suspicious = self._stopped = False
-        self._failures, self._look_at = 0, 0.0
+        self._looking = Retry(longest_s=LONGEST_RETRY_S)
         self._listen_at = 0.0
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
@@ -155,7 +156,7 @@ class PrimaryWatch:
                 self._heed(ear)
             except (RedisError, OSError, ValueError):
                 self._deafened(ear)
-        if self._suspicious and time.monotonic() >= self._look_at:
+        if self._suspicious and time.monotonic() >= self._looking.at:
             self._look(route)
 
     def _listen(self, route: Route) -> None:
@@ -178,7 +179,7 @@ class PrimaryWatch:
         if len(self._ears) < LISTENED:
             due.append(self._listen_at)
         if self._suspicious:
-            due.append(self._look_at)
+            due.append(self._looking.at)
         poller = select.poll()
         for one in (bell, *self._ears):
             poller.register(one, select.POLLIN)
@@ -205,14 +206,13 @@ class PrimaryWatch:
         try:
             link, server = opened(self._endpoint, LOOK_S)
         except SlicelockError as failure:
-            pause = min(RETRY_S[0] * 2 ** min(self._failures, 8), RETRY_S[1])
-            if not self._failures:
+            if not self._looking.failures:
                 log.info("the primary is not found: %s", failure)
-            self._failures += 1
-            self._look_at = time.monotonic() + pause
+            self._looking.failed(time.monotonic())
             return
         link.disconnect()
-        self._failures, self._suspicious = 0, False
+        self._looking.succeeded()
+        self._suspicious = False
         assert server.found is not None
         self._address = server.found.address
         cut = route.cut_others(replace(server.found, run_id=server.run_id))

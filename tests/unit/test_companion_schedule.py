@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slicelock.companion.schedule import HURRY_S, SETTLING_S, Retry, Schedule
+from slicelock.companion.schedule import HURRY_S, SETTLING_S, Schedule
+from slicelock.retry import Retry
 
 
 def test_the_first_heartbeat_is_due_at_once() -> None:
