@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -102,7 +103,8 @@ class ClosedModules:
         """Refuse calls, before anything that others do first, as FSDP gathers."""
         self.open()
         for module in self._modules:
-            self._handles.append(module.register_forward_pre_hook(_refuse_call, prepend=True))
+            with suppress(RuntimeError):  # TorchScript's modules take no hooks; their tensors speak for them
+                self._handles.append(module.register_forward_pre_hook(_refuse_call, prepend=True))
 
     def open(self) -> None:
         """Allow calls."""

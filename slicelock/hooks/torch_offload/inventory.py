@@ -50,14 +50,11 @@ class Inventory:
         """The modules among the things."""
         return [one for one in self.things if isinstance(one, self._torch.nn.Module)]
 
-    def with_any(self, modules: Iterable[Any], storages: Set[int]) -> list[Any]:
-        """Those that have a tensor in one of these storages."""
-        walk = Walk(self._torch, call=False)
-        return [
-            module
-            for module in modules
-            if any(tensor.untyped_storage()._cdata in storages for _, tensor in walk.of(module))
-        ]
+    def with_any(self, modules: Iterable[Any], wanted: Set[int]) -> list[Any]:
+        """Those that have a tensor in one of these storages. Not every tensor elsewhere has a storage."""
+        walk, index_of = Walk(self._torch, call=False), self._machine.index_of
+        found = ((module, storages(walk.of(module), index_of)) for module in modules)
+        return [module for module, own in found if any(one._cdata in wanted for _, _, one in own)]
 
     def _places(self, things: Iterable[Any], walk: Walk) -> ByDevice:
         tensors = (named for thing in things for named in walk.of(thing))

@@ -55,6 +55,8 @@ class Walk:
         return self._callable if callable(thing) else None
 
     def _tensor(self, tensor: Any, name: str) -> Iterator[Named]:
+        if self._torch.nn.parameter.is_lazy(tensor):
+            return  # a parameter that waits for its first input has no memory, and says so by an error
         yield from _plain_tensors(self._torch, tensor, name)
         if tensor.is_leaf and tensor.grad is not None:
             yield from _plain_tensors(self._torch, tensor.grad, f"{name}.grad")

@@ -221,6 +221,35 @@ def test_a_module_says_that_it_is_away_and_has_its_own_hooks_back(offload: Any) 
         assert model(torch.ones(1, 4)).shape == (1, 4)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch deprecates TorchScript
+def test_a_module_that_takes_no_hooks_is_moved_all_the_same(offload: Any) -> None:
+    scripted = torch.jit.script(torch.nn.Linear(4, 4))
+    before = scripted(torch.ones(1, 4))
+    hook = offload(scripted)
+    assert hook.offload() == (16 + 4) * 4
+    hook.reload()
+    assert torch.equal(scripted(torch.ones(1, 4)), before)
+
+
+def test_a_parameter_that_waits_for_its_first_input_is_nothing_to_move(offload: Any) -> None:
+    half = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.Linear(4, 4))
+    hook = offload(half)
+    assert hook.offload() == (16 + 4) * 4
+    hook.reload()
+    assert half(torch.ones(1, 2)).shape == (1, 4)
+
+
+def test_what_is_elsewhere_needs_no_storage(
+    offload: Any, machine: HostMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, opaque, usual = torch.nn.Linear(4, 4), torch.nn.Module(), machine.index_of
+    opaque.register_buffer("opaque", torch.ones(4).to_mkldnn())
+    monkeypatch.setattr(machine, "index_of", lambda one: usual(one) if one.layout is torch.strided else None)
+    hook = offload(opaque, model)
+    assert hook.offload() == (16 + 4) * 4
+    hook.reload()
+
+
 def test_a_state_dict_is_read_from_the_host_copy(offload: Any) -> None:
     model, optimizer = model_and_optimizer()
     step(model, optimizer, 0)
