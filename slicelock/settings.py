@@ -288,8 +288,8 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     """What may move a run's state off a device, in order: `hooks`, `cuda` (from outside, whatever
     the device: the driver, or the simulation), `kill`, separated by commas. `kill` must be asked for."""
     cuda_checkpoint: Path | None = None
-    """The program `cuda-checkpoint`, to save and restore GPU processes with it. Default: the driver is called
-    directly, through `cuda-bindings`."""
+    """The program `cuda-checkpoint`, by its path or its name in PATH, to save and restore GPU processes
+    with it. Default: the driver is called directly, through `cuda-bindings`."""
     min_free: Annotated[ByteSize, Field(ge=0)] = ByteSize(0)
     """Memory that must be free on each device before a run's first turn begins, for example `40GiB`: for
     engines that size themselves by what they find free. A slice's own setting wins."""

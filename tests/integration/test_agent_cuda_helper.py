@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.answers import BROKEN, GONE, HUNG, UNCLEAR
 from slicelock_agent.backends.cuda.discovery import Process, identified
 from slicelock_agent.backends.cuda.helper import Program
@@ -171,7 +172,15 @@ def test_the_programs_words_for_a_code_are_known(tmp_path: Path, code: int, word
     assert _of_words(tmp_path, f'Error: "{words}"')[0] == code
 
 
-@pytest.mark.parametrize("words", ["resource temporarily unavailable", "sh: nvidia: not found", ""])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f'Error initializing CUDA: "{WORDS[code]}"' for code in (3, 304)),
+        "resource temporarily unavailable",
+        "sh: nvidia: not found",
+        "",
+    ],
+)
 def test_other_words_are_no_code(tmp_path: Path, words: str) -> None:
     code, told = _of_words(tmp_path, words)
     assert (code, told) == (UNCLEAR, words or "it ended with 1")
@@ -182,6 +191,15 @@ def _of_words(folder: Path, words: str) -> tuple[int, str | None]:
     path.write_text(f"#!/bin/sh\necho '{words}' >&2; exit 1\n")
     path.chmod(0o755)
     return Program(str(path)).restore(12)
+
+
+def test_the_program_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cuda-checkpoint"
+    path.write_text("#!/bin/sh\necho running\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert not list(preflight.of_library(Path("cuda-checkpoint")))
+    assert Program("cuda-checkpoint").state(12) == (0, "running")
 
 
 def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:

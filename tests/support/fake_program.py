@@ -17,7 +17,7 @@ WORDS = {
     600: "device not ready",
     800: "operation not permitted",
     801: "operation not supported",
-    802: "system not yet ready",
+    802: "system not yet initialized",
 }
 ACTIONS = {"lock": "lock", "checkpoint": "save", "restore": "restore", "unlock": "unlock"}
 

@@ -15,6 +15,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,11 +38,13 @@ WORDS = (
     ("device not ready", 600),
     ("operation not permitted", 800),
     ("operation not supported", 801),
-    ("system not yet ready", 802),
+    ("system not yet initialized", 802),
 )
 """How the `cuda-checkpoint` program words the driver's codes, looked through in this order: 304 speaks
 of what is not supported, too. Anything else is its own trouble, and tells nothing of the process.
 """
+OWN_TROUBLE = "error initializing cuda"
+"""Before such words when it could not begin at all. Taken for an answer, 304 would say that a run is lost."""
 
 
 class Driver(Protocol):
@@ -96,9 +99,9 @@ class Program:
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        if not os.access(path, os.X_OK):
+        if (found := shutil.which(path)) is None:
             raise FileNotFoundError(f"{path} is no program that can be run")
+        self._path = found
 
     def state(self, pid: int) -> tuple[int, str | None]:
         return self._run("--get-state", pid)
@@ -127,7 +130,8 @@ class Program:
         if done.returncode == 0:
             return 0, done.stdout.strip().lower()
         told = " ".join(f"{done.stdout} {done.stderr}".split()) or f"it ended with {done.returncode}"
-        return next((code for words, code in WORDS if words in told.lower()), UNCLEAR), told
+        known = () if OWN_TROUBLE in told.lower() else WORDS
+        return next((code for words, code in known if words in told.lower()), UNCLEAR), told
 
 
 def is_still(pid: int, start: int) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 from slicelock_agent.backends.cuda.discovery import NO_NCCL, Process, environment, unsafe_nccl
 from slicelock_agent.nvml import Health
@@ -49,7 +50,7 @@ def of_agent(status: Path = Path("/proc/self/status")) -> Iterator[str]:
 
 def of_library(program: Path | None) -> Iterator[str]:
     """Why the driver cannot be called from here."""
-    if program is not None and not os.access(program, os.X_OK):
+    if program is not None and which(program) is None:
         yield f"{program} is no program that can be run; correct SLICELOCK_CUDA_CHECKPOINT"
     elif program is None and not _has_bindings():
         yield "cuda-bindings is not installed; install it: pip install 'slicelock[cuda]'"
