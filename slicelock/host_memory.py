@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +17,8 @@ ACCOUNTS = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """Where a control group of version 2, and of 1, tells its limit, what it uses, and what of that is cache."""
+CONTROLLERS = ("memory", "freezer")
+"""Of version 1, which has a tree of groups for each."""
 UNLIMITED = 1 << 62
 """Version 1 has a number for no limit: the largest that there is, in whole pages."""
 
@@ -37,8 +39,9 @@ def reserve_of(total: int) -> int:
     return int(min(max(RESERVE, total * RESERVE_SHARE), total * SMALL_MACHINE_SHARE))
 
 
-def groups_of(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Path]:
-    """The control groups that count a process's memory: its own, and every one above that is seen here.
+def groups_of(pid: int | str = "self", proc: Path = Path("/proc"), controller: str = "memory") -> list[Path]:
+    """The control groups that count a process's memory, or have it by another of the CONTROLLERS: its own,
+    and every one above that is seen here.
 
     Those of a process in another container are often not to be seen, and then none is given: what a mount
     shows as its top is this process's own group there.
@@ -48,14 +51,14 @@ def groups_of(pid: int | str = "self", proc: Path = Path("/proc")) -> list[Path]
     except OSError:
         return []
     groups = [line.split(":", 2)[1:] for line in lines if line.count(":") >= 2]
-    return [group for which, path in groups for group in _seen(path, which, _mounts(proc))]
+    mine = [(path, which) for which, path in groups if controller in which.split(",") or not which]
+    mounts = _mounts(proc)
+    return [group for path, which in mine for group in _seen(path, mounts[which and controller])]
 
 
-def _seen(path: str, which: str, mounts: Mapping[str, list[tuple[str, str]]]) -> Iterator[Path]:
-    """The folders of a group and of those above it. `which`: its controllers; version 2 names none."""
-    if which and "memory" not in which.split(","):
-        return
-    for top, folder in mounts["memory" if which else ""]:
+def _seen(path: str, mounts: Sequence[tuple[str, str]]) -> Iterator[Path]:
+    """The folders of a group and of those above it."""
+    for top, folder in mounts:
         group = Path(path)
         if group.is_relative_to(top) and ".." not in (below := group.relative_to(top)).parts:
             yield from (Path(folder) / one for one in (below, *below.parents))
@@ -64,16 +67,19 @@ def _seen(path: str, which: str, mounts: Mapping[str, list[tuple[str, str]]]) ->
 
 @cache
 def _mounts(proc: Path) -> Mapping[str, list[tuple[str, str]]]:
-    """Where control groups are mounted: which group is the top there, and in which folder."""
-    found: dict[str, list[tuple[str, str]]] = {"": [], "memory": []}
+    """Where control groups are mounted, by controller (version 2 names none): which group is the top there,
+    and in which folder.
+    """
+    found: dict[str, list[tuple[str, str]]] = {one: [] for one in ("", *CONTROLLERS)}
     for line in (proc / "self/mountinfo").read_text().splitlines():
         mounted, _, kind = line.partition(" - ")
         top, folder = mounted.split()[3:5]
         match kind.split():
             case ["cgroup2", *_]:
                 found[""].append((top, folder))
-            case ["cgroup", *_, options] if "memory" in options.split(","):
-                found["memory"].append((top, folder))
+            case ["cgroup", *_, options]:
+                for one in set(CONTROLLERS) & set(options.split(",")):
+                    found[one].append((top, folder))
             case _:
                 pass
     return found

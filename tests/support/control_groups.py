@@ -15,13 +15,14 @@ FILES = {
     2: ("memory.max", "memory.current", "inactive_file"),
 }
 LINES = {
-    1: "5:devices:/other\n4:cpuacct,memory:{path}\n1:name=systemd:/other\n0::/\n",
+    1: "5:devices:/other\n4:cpuacct,memory:{path}\n2:freezer:{path}\n1:name=systemd:/other\n0::/\n",
     2: "1:name=systemd:/other\n0::{path}\n",
 }
 MOUNTS = {
     1: (
         "33 31 0:31 / {folder}/devices rw - cgroup cgroup rw,devices\n"
         "35 31 0:32 {top} {folder}/memory rw,relatime - cgroup cgroup rw,cpuacct,memory\n"
+        "36 31 0:33 {top} {folder}/freezer rw,relatime - cgroup cgroup rw,freezer\n"
         "41 31 0:38 / {folder}/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
     ),
     2: "32 31 0:29 {top} {folder}/memory rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n",

@@ -154,14 +154,29 @@ def test_a_thread_is_no_process() -> None:
     thread.join()
 
 
-def test_a_frozen_control_group_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = ControlGroups(tmp_path)
+@pytest.mark.parametrize(
+    ("version", "file", "words"),
+    [
+        (1, "freezer/jobs/freezer.state", ["THAWED", "FREEZING", "FROZEN"]),
+        (2, "memory/jobs/cgroup.freeze", ["0", "1"]),
+    ],
+)
+def test_a_frozen_control_group_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    file: str,
+    words: list[str],
+) -> None:
+    groups = ControlGroups(tmp_path, version)
     groups.are_this_machines(monkeypatch)
     groups.has("/jobs/a", os.getpid())
-    jobs = groups.limit("/jobs", None)
-    assert discovery.stopped(os.getpid()) == ""
-    (jobs / "cgroup.freeze").write_text("1\n")
-    assert f"frozen with its control group {jobs}" in discovery.stopped(os.getpid())
+    state = groups.root.parent / file
+    state.parent.mkdir(parents=True)
+    for word in words:
+        state.write_text(f"{word}\n")
+        frozen = f"is frozen with its control group {state.parent}; thaw it"
+        assert discovery.stopped(os.getpid()) == ("" if word == words[0] else frozen)
 
 
 def test_members_of_a_control_group_and_below(tmp_path: Path) -> None:

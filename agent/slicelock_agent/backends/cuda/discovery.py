@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from slicelock_agent.processes import environment_of, family, state_of, tagged, 
 
 SAFE_NCCL = {"NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_ENABLE": "0", "NCCL_NVLS_ENABLE": "0"}
 """With these the driver can restore a process that has an NCCL group; without any one of them it cannot."""
+FREEZERS = {"cgroup.freeze": "0", "freezer.state": "THAWED"}
+"""What control groups of version 2, and of 1, say of themselves when they are not frozen."""
 NO_NCCL = "SLICELOCK_NO_NCCL"
 YES = ("1", "true", "t", "yes", "y", "on")  # what settings take for it
 
@@ -85,12 +88,11 @@ def stopped(pid: int) -> str:
     """Why the process cannot answer the driver, which would wait for it for ever; empty when it can."""
     if state_of(pid) in "Tt":
         return "is stopped (a signal or a debugger); let it go on"
-    for group in groups_of(pid):
-        try:
-            if (group / "cgroup.freeze").read_text().strip() == "1":
-                return f"is frozen with its control group {group}; thaw it"
-        except OSError:
-            continue
+    for group in groups_of(pid, controller="freezer"):
+        for file, thawed in FREEZERS.items():
+            with suppress(OSError):
+                if (group / file).read_text().strip() != thawed:
+                    return f"is frozen with its control group {group}; thaw it"
     return ""
 
 
