@@ -18,7 +18,7 @@ OFF_DEVICE = frozenset({RunState.SAVED, RunState.LOST})
 UNFINISHED = frozenset({RunState.SNAPSHOTTING, RunState.RESTORING, RunState.UNKNOWN})
 DAY_OF_FENCES = 86_400_000 * 1024
 """A fence is at least Redis' clock in ms times 1024; one that is a day ahead comes from a broken clock or a
-broken writer.
+broken writer. But what follows one that was admitted, while this node's clock was ahead too, is as good.
 """
 
 
@@ -191,7 +191,7 @@ def next_action(wanted: Wanted, here: Here, now_ms: int) -> Action:
         return Action(Step.DROP, dead[0])
     if not wanted.asks or wanted.run in here.dead:
         return REST
-    if wanted.fence > now_ms * 1024 + DAY_OF_FENCES:
+    if wanted.fence > max(now_ms * 1024, here.top) + DAY_OF_FENCES:
         return Action(Step.BLOCK, reason=far_ahead(wanted.fence))
     if reason := refusal(wanted, here):
         return Action(Step.REFUSE, wanted.run, reason)
@@ -208,8 +208,8 @@ def _switch(run: str, here: Here) -> Action:
 def far_ahead(fence: int) -> str:
     """Why a fence of the far future is not admitted, and the remedy."""
     return (
-        f"fence {fence} lies more than a day ahead of this node's clock: correct that clock; if Redis' was "
-        "ahead, correct it, then forget the slice and declare it again while nobody waits for it"
+        f"fence {fence} lies more than a day ahead of this node's clock: correct that clock, or Redis' if "
+        "that is ahead; it is tried again by itself"
     )
 
 

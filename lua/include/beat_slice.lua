@@ -6,11 +6,21 @@ local function wake(s, node)
   if why and why.kind == 'silent' then rules.block(s, node, nil) end
 end
 
-local function sane(top)
-  return type(top) == 'number' and top == math.floor(top) and top >= 0 and top <= (raw + MAX_AHEAD) * 1024
+-- What lies far ahead has been given out, or is none.
+local function sane(S, top)
+  if type(top) ~= 'number' or top ~= math.floor(top) or top < 0 then return false end
+  return not far_ahead(top) or top <= (tonumber(S.fence) or 0)
 end
 
 local function shows(list, run)
   for _, other in ipairs(list or {}) do if other == run then return true end end
   return false
+end
+
+-- The next grant is above all that a node has admitted.
+local function reseed(s, S, top)
+  if top > (tonumber(S.admitted) or 0) then write('slice', s, { admitted = num(top) }) end
+  if S.settling or S.state == 'held' or top <= (tonumber(S.fence) or 0) then return end
+  write('slice', s, { fence = num(top) })
+  if S.state == 'switching' then rules.requeue(S.request, 'its nodes have admitted a higher fence') end
 end

@@ -1,11 +1,13 @@
 -- The longest lease that any client of the pool has asked for, in ms.
 function rules.lease() return tonumber(meta.lease_ms) or LEASE end
 
--- A new life of the primary: nothing starts on a slice until its nodes have reported; an agentless one waits for a lease.
+-- A new life of the primary, or a fence to be forgotten: nothing starts on a slice until its nodes have reported, also which
+-- fences they have admitted; an agentless one waits for a lease.
 function rules.unsettle(s)
   local S = record('slice', s)
   local at = pool + (S.nodes and EPOCH_PATIENCE or rules.lease())
   local changes = { settling = num(at) }
+  if forgettable(S) then changes.fence = S.admitted or '0' end
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   if S.kept then changes.unclaimed = S.kept; rules.unkeep_slice(s) end
   write('slice', s, changes)

@@ -1,5 +1,15 @@
+-- A fence that is to be forgotten is so once its nodes have said again what they have admitted; until then nothing starts.
+local function forget_fences(r)
+  local any = false
+  for _, s in ipairs(words(r.slices)) do
+    if forgettable(record('slice', s)) then rules.unsettle(s); any = true end
+  end
+  return any
+end
+
 -- A request starts: the nodes of its slices are to evict what is there and to load the run.
 function rules.start(id, r)
+  if forget_fences(r) then return rules.enqueue(id, r) end
   local changes = { state = 'switching', reason = false }
   for _, s in ipairs(words(r.slices)) do
     local S = record('slice', s)

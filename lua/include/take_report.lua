@@ -1,14 +1,8 @@
 -- What a node reports of a slice is kept, heals what it can heal, and may settle the slice or raise its fence.
-local function reseed(s, S, top)
-  if S.settling or S.state == 'held' or top <= (tonumber(S.fence) or 0) then return end
-  write('slice', s, { fence = num(top) })
-  if S.state == 'switching' then rules.requeue(S.request, 'its nodes have admitted a higher fence') end
-end
-
 local function take_report(s, node, shown)
   local S = record('slice', s)
   local why = S.blocked and rules.block_of(s, node)
-  if not (sane(shown.top) and sane(shown.fence)) then
+  if not (sane(S, shown.top) and sane(S, shown.fence)) then
     local reason = 'node ' .. node .. ' reports a fence that cannot be: ' .. tostring(shown.top)
     if not why or why.kind ~= 'fence' then rules.block(s, node, { kind = 'fence', reason = reason }) end
     return

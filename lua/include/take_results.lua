@@ -8,7 +8,7 @@ local function take_result(node, result)
     'steps', result.steps and cjson.encode(result.steps), 'busy', result.busy and tostring(result.busy))
   if result.outcome ~= 'READY' then rules.switch_failed(s, node, id, result); return 'OK' end
   redis.call('SADD', key('ready', s), node)
-  if S['tries:' .. node] then write('slice', s, { ['tries:' .. node] = false }) end
+  write('slice', s, { ['tries:' .. node] = false, admitted = S.fence })
   if result.moved then write('request', id, { moved = '1' }) end
   rules.try_hold(id, record('request', id))
   return 'OK'

@@ -14,6 +14,7 @@ import pytest
 from slicelock import wire
 from slicelock.embedded import EmbeddedServer
 from tests.support.stage import AgentStage
+from tests.support.stored import edit
 from tests.support.wait import wait_until
 
 A, B = random.Random(1).randbytes(20_000), random.Random(2).randbytes(30_000)
@@ -238,6 +239,26 @@ def test_after_a_reboot_nothing_is_loaded_but_fences_go_on(agents: AgentStage) -
 
 
 # ---------------------------------------------------------------- redis
+
+
+def test_a_fence_of_the_far_future_that_no_node_has_admitted_is_forgotten(agents: AgentStage) -> None:
+    """As Redis' clock leaves it behind that was days ahead and is right again."""
+    agents.agent()
+    a, b = agents.run("a"), agents.run("b")
+    a.take("s")
+    agents.write(A)
+    a.yield_()
+    key, far = agents.world.keys.slice("s"), (int(time.time()) + 3 * 86_400) * 1_024_000
+    edit(agents.world.client, key, fence=str(far), admitted=str(far))
+    b.register("s")
+    b.ask("s")
+    wait_until(lambda: "more than a day ahead of this node's clock" in str(agents.slice().blocked))
+    edit(agents.world.client, key, admitted=str(a.fences["s"]))
+    b.wait_held()
+    assert a.fences["s"] < b.fences["s"] <= (time.time() + 60) * 1_024_000
+    b.yield_()
+    a.take("s")
+    assert agents.read(len(A)) == A
 
 
 def test_a_turn_outlives_a_restart_of_redis(own_agents: tuple[AgentStage, EmbeddedServer]) -> None:

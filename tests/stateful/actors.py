@@ -8,6 +8,7 @@ from typing import Any
 
 from slicelock import wire
 from slicelock.keys import request_id
+from tests.stateful.state import DAY
 from tests.support.world import LEASE_MS, SILENT_MS, WAIT_MS, Shown, is_wanted, ready
 
 
@@ -135,6 +136,7 @@ class Node:
     wanted: dict[str, Any] = field(default_factory=dict[str, Any])
     results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     exits: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    ahead_ms: int = 0  # by which its clock is ahead
 
     def beat(self) -> wire.Beat:
         report = {
@@ -162,11 +164,18 @@ class Node:
             (r["slice"], r["fence"]) for r in self.results
         }
 
-    def work(self, name: str, how: str) -> str:
+    def takes(self, name: str, fence: int, now_ms: int) -> bool:
+        """It is not far ahead of this node's clock, nor of what it has admitted."""
+        return fence <= max((now_ms + self.ahead_ms) * 1024, self.shown[name].top) + DAY * 1024
+
+    def work(self, name: str, how: str, now_ms: int) -> str:
         """Do what is wanted, or fail at it; the run that was evicted, if any."""
         wanted, shown = self.wanted[name], self.shown[name]
         fence = int(wanted["fence"])
         before = shown.run
+        if not self.takes(name, fence, now_ms):
+            self.results.append(ready(name, fence, outcome="FAILED", what="evict", reason="far ahead"))
+            return ""
         if how == "evict" and before not in ("", wanted["run"]):
             self.results.append(
                 ready(name, fence, outcome="FAILED", what="evict", reason="stuck", run=before)

@@ -14,13 +14,13 @@ from slicelock.history import History
 from tests.stateful.actors import Member, Node, Process
 from tests.stateful.pair import Pair
 from tests.stateful.rules import Reference
-from tests.stateful.state import EPOCH_PATIENCE
+from tests.stateful.state import DAY, EPOCH_PATIENCE
 from tests.support.scripts import Backup, Scripts
 from tests.support.stored import stored
 from tests.support.world import LEASE_MS, Shown, ready
 
 SLICES: dict[str, tuple[str, ...]] = {"a": ("n1",), "b": ("n1", "n2"), "p": ()}
-HOUR_MS = 3_600_000
+HOUR_MS, FAR_MS = 3_600_000, 3 * DAY
 Wish = tuple[tuple[str, ...], int]
 
 
@@ -49,10 +49,21 @@ class Base(RuleBasedStateMachine):
         self.told: dict[str, tuple[int, str]] = {}
         self.given_up: set[str] = set()  # requests that a member is past without having been told
         self.failed_over_at = -HOUR_MS
+        self.ahead_ms = 0  # by which the server's clock is ahead
 
     @property
     def scripts(self) -> Scripts:
         return self.pair.scripts
+
+    @property
+    def now_ms(self) -> int:
+        """What a clock shows that is right."""
+        return self.scripts.now_ms - self.ahead_ms
+
+    def go_ahead(self, ms: int) -> None:
+        """The server's clock is by so much ahead from now on."""
+        self.scripts.jump(ms - self.ahead_ms)
+        self.ahead_ms = ms
 
     @property
     def members(self) -> list[Member]:
@@ -232,7 +243,7 @@ class Base(RuleBasedStateMachine):
     def work(self, node: Node, name: str, how: str) -> None:
         if not node.has_work(name):
             return
-        if evicted := node.work(name, how):
+        if evicted := node.work(name, how, self.now_ms):
             for member in self.members:
                 if member.run == evicted and name in {*member.slices} - member.yielded:
                     member.evicted = True
@@ -242,7 +253,8 @@ class Base(RuleBasedStateMachine):
         for name, shown in node.shown.items():
             s = self.pair.seen["slices"][name]
             run, _, rest = s["request"].partition("/")
-            if s["state"] == "switching" and shown.run == run and s["fence"] > shown.top:
+            its = s["state"] == "switching" and shown.run == run and s["fence"] > shown.top
+            if its and node.takes(name, s["fence"], self.now_ms):
                 lane, _, k = rest.partition("/")
                 shown.admit({"run": run, "lane": lane, "k": k, "fence": s["fence"]})
                 node.results.append(ready(name, s["fence"]))
@@ -273,6 +285,7 @@ class Base(RuleBasedStateMachine):
         """With agents answering and members going on, everyone is served and nothing is left under way."""
         self.check_history()
         self.hold_next = False
+        self.clocks_come_near()
         for name in SLICES:
             self.pair.run(wire.Drain(name, draining=False))
         for _ in range(60):
@@ -286,6 +299,21 @@ class Base(RuleBasedStateMachine):
             if self.at_rest():
                 return
         raise AssertionError(f"not at rest: {[(m.id, m.state) for m in self.members]} {self.pair.seen}")
+
+    def clocks_come_near(self) -> None:
+        """All clocks are right; or as far ahead as they were when one of several nodes, or a server that has
+        forgotten it, admitted something."""
+        self.go_ahead(0)
+        far = [
+            name
+            for node in self.nodes.values()
+            for name, shown in node.shown.items()
+            if shown.top > (self.now_ms + DAY) * 1024
+            if len(SLICES[name]) > 1 or shown.top > self.pair.seen["slices"][name]["fence"]
+        ]
+        self.go_ahead(FAR_MS if far else 0)
+        for node in self.nodes.values():
+            node.ahead_ms = self.ahead_ms
 
     def go_on(self, member: Member) -> None:
         """Take part in what the other members of the run take part in, and finish it."""

@@ -19,6 +19,7 @@ def of_reference(pool: Pool) -> Seen:
                 **{
                     "state": s.state,
                     "fence": s.fence,
+                    "admitted": s.admitted,
                     "request": s.request,
                     "kept": s.kept,
                     "disowned": sorted(s.disowned),

@@ -11,6 +11,7 @@ from typing import Any
 
 from slicelock.keys import request_id
 from tests.stateful.state import (
+    DAY,
     DEFAULT_LEASE,
     EPOCH_PATIENCE,
     FORGET_RUN,
@@ -176,7 +177,16 @@ class Pool:
         ):
             self.start(ready)
 
+    def forgettable(self, name: str) -> bool:
+        """Its fence is one that nodes refuse, and none has admitted it: the clock was far ahead."""
+        s, limit = self.slices[name], (self.raw + DAY) * 1024
+        return bool(s.nodes) and s.state == "free" and s.admitted <= limit < s.fence
+
     def start(self, request: Request) -> None:
+        if forgotten := [name for name in request.slices if self.forgettable(name)]:
+            for name in forgotten:
+                self.unsettle(name)
+            return
         request.state = "switching"
         for name in request.slices:
             s = self.slices[name]
@@ -317,6 +327,8 @@ class Pool:
         s = self.slices[name]
         s.unclaimed = s.kept or s.unclaimed
         self.unkeep_slice(name)
+        if self.forgettable(name):
+            s.fence = s.admitted
         s.settling = self.pool + (EPOCH_PATIENCE if s.nodes else self.lease())
         s.reported = {}
         self.deadlines[f"settle|{name}"] = s.settling

@@ -246,7 +246,7 @@ class Reference(Renewals):
     def take_report(self, name: str, node: str, shown: Mapping[str, Any]) -> None:
         s = self.slices[name]
         why = s.blocked.get(node)
-        if not 0 <= shown["top"] <= (self.raw + DAY) * 1024:
+        if not 0 <= shown["top"] <= max((self.raw + DAY) * 1024, s.fence):
             self.block(name, node, Block("fence"))
             return
         self.reports[node, name] = shown
@@ -259,6 +259,7 @@ class Reference(Renewals):
             if not shown["doing"]:
                 s.reported[node] = dict(shown)
             self.settle(name)
+        s.admitted = max(s.admitted, shown["top"])
         if s.settling is None and s.state != "held" and shown["top"] > s.fence:
             s.fence = shown["top"]
             if s.state == "switching":
@@ -273,6 +274,7 @@ class Reference(Renewals):
         request = self.requests[s.request]
         if result["outcome"] == "READY":
             s.ready.add(node)
+            s.admitted = s.fence
             s.tries.pop(node, None)
             self.try_hold(request)
         elif result["what"] == "evict":

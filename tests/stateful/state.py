@@ -27,6 +27,7 @@ class Slice:
     nodes: tuple[str, ...]
     state: str = "free"
     fence: int = 0
+    admitted: int = 0
     request: str = ""
     ready: set[str] = field(default_factory=set[str])
     settling: int | None = None

@@ -17,7 +17,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from slicelock import wire
 from slicelock.embedded import EmbeddedServer
-from tests.stateful.machine import HOUR_MS, SLICES, Base, Wish
+from tests.stateful.machine import FAR_MS, HOUR_MS, SLICES, Base, Wish
 from tests.support.scripts import connect
 
 Act = tuple[int, str, Wish, bool]
@@ -168,6 +168,15 @@ class Machine(Base):
     @rule(ms=st.sampled_from([-HOUR_MS, HOUR_MS, -1, 5_001]))
     def the_clock_jumps(self, ms: int) -> None:
         self.scripts.jump(ms)
+
+    @rule(whose=st.sampled_from(["server", "server", "all", "n1"]), far=st.booleans())
+    def clocks_are_far_ahead(self, whose: str, far: bool) -> None:
+        """Or right again."""
+        if whose in ("server", "all"):
+            self.go_ahead(FAR_MS if far else 0)
+        for node in self.nodes.values():
+            if whose in (node.name, "all"):
+                node.ahead_ms = FAR_MS if far else 0
 
     @rule(steps=st.sampled_from([1, 3, 4, 16]), members=st.booleans(), agents=st.booleans())
     def a_while_passes(self, steps: int, members: bool, agents: bool) -> None:

@@ -82,6 +82,7 @@ def _slice(fields: dict[str, str]) -> Seen:
     return {
         "state": fields["state"],
         "fence": int(fields["fence"]),
+        "admitted": int(fields.get("admitted", 0)),
         "request": fields.get("request", ""),
         "kept": fields.get("kept", ""),
         "disowned": sorted(fields.get("disowned", "").split()),

@@ -1,6 +1,7 @@
 """What the agent does next, as a pure function of what is wanted and what is here."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,15 @@ def test_a_fence_of_the_far_future_blocks_the_node() -> None:
     assert (action.step, action.run) == (Step.BLOCK, "")
     assert "more than a day ahead of this node's clock: correct" in action.reason
     assert next_action(ahead, here(), NOW + 1).step is Step.ADMIT
+
+
+def test_what_follows_a_fence_that_was_admitted_when_this_clock_was_ahead_too_is_admitted() -> None:
+    top = F + 3 * DAY_OF_FENCES
+    wanted = Wanted("switching", top + DAY_OF_FENCES, "b", "main", 3)
+    assert next_action(wanted, here(top=top), NOW).step is Step.ADMIT
+    assert next_action(replace(wanted, fence=top), here(top=top), NOW).step is Step.ADMIT
+    assert next_action(replace(wanted, fence=top - 1), here(top=top), NOW).step is Step.REFUSE
+    assert next_action(replace(wanted, fence=wanted.fence + 1), here(top=top), NOW).step is Step.BLOCK
 
 
 def test_a_repeated_switch_is_admitted_again() -> None:
