@@ -3,8 +3,10 @@
 -- ARGV[1] slice (name)
 -- ARGV[2] nodes (JSON: node to list of devices; empty: agentless)
 -- ARGV[3] settings (JSON)
+-- ARGV[4] keep_nodes (1 or 0: whether a slice that has nodes is not to be made agentless)
 -- OK it is as asked
 -- IN_USE it is, and would have to change: reason
+-- HAS_NODES it has, and would lose them, which was not meant: nodes
 -- OVERLAP a device belongs to another slice: slice, reason
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: declaring the same again changes nothing.
@@ -29,6 +31,11 @@ changes.nodes = #names > 0 and table.concat(names, ' ')
 local same = S ~= nil
 for field, value in pairs(changes) do same = same and (S[field] or false) == value end
 if same then return reply({ 'OK' }) end
+if ARGV[4] == '1' and S and S.nodes and not changes.nodes then
+  local theirs = {}
+  for _, node in ipairs(words(S.nodes)) do theirs[node] = S['devices:' .. node] or '' end
+  return reply({ 'HAS_NODES', 'nodes', cjson.encode(theirs) })
+end
 
 for _, other in ipairs(redis.call('SMEMBERS', key('slices'))) do
   for _, node in ipairs(names) do

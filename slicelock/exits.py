@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from slicelock import errors
+from slicelock.words import clean
 
 
 class ExitCode(IntEnum):
@@ -44,3 +45,11 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 def exit_code(error: BaseException) -> ExitCode:
     """The exit code for an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.OTHER)
+
+
+def told(error: BaseException) -> str:
+    """What an error says, in one line; of one that is none of ours also what it is."""
+    text = clean(" ".join(str(error).split())) or type(error).__name__
+    if isinstance(error, errors.SlicelockError):
+        return text
+    return f"{type(error).__name__}: {text} (repeat with --debug to see where)"

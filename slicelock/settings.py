@@ -4,6 +4,7 @@ text."""
 from __future__ import annotations
 
 import os
+import re
 import socket
 from enum import StrEnum
 from pathlib import Path
@@ -146,13 +147,16 @@ def _checked_name(kind: str, value: str) -> str:
         raise ValueError(str(error).rstrip(".")) from None
 
 
-def listening_at(text: str) -> tuple[str, int]:
-    """Read `HOST:PORT`, or a port of the loopback; ValueError for anything else."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (port.isascii() and port.isdigit() and int(port) < 65_536) or (":" in text and not host):
-        raise ValueError(f"{text!r} is not HOST:PORT, nor a port; for example 127.0.0.1:9464")
-    return host or "127.0.0.1", int(port)
+AGENT_METRICS, POOL_METRICS = "127.0.0.1:9464", "127.0.0.1:9465"
+"""Where agents and the exporter serve metrics, if one does as the documentation says."""
+
+
+def listening_at(text: str, example: str) -> tuple[str, int]:
+    """Read `HOST:PORT`, or a port of the loopback; ValueError, which gives the example, for anything else."""
+    match = re.fullmatch(r"(?:(?P<host>\[[^][/]+\]|[^][/]+):)?(?P<port>[0-9]+)", text)
+    if match is None or int(match["port"]) >= 65_536:
+        raise ValueError(f"{text!r} is not HOST:PORT, nor a port; for example {example}")
+    return (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
 
 
 class LogSettings(Variables):
@@ -308,7 +312,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     @classmethod
     def _metrics(cls, value: str | None) -> str | None:
         if value is not None:
-            listening_at(value)
+            listening_at(value, AGENT_METRICS)
         return value
 
     @field_validator("node")

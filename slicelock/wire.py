@@ -270,23 +270,26 @@ class Revoke(Command[RevokeReply]):
 
 @dataclass(frozen=True, slots=True)
 class DeclareReply(Reply):
-    """`slice`: for OVERLAP, the slice that has the device already."""
+    """`slice`: for OVERLAP, the slice that has the device already. `nodes`: for HAS_NODES, each with its
+    devices, separated by spaces."""
 
     slice: str = ""
+    nodes: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Declare(Command[DeclareReply]):
     """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one
-    that is not in use."""
+    that is not in use; with `keep_nodes` not by making one agentless that has nodes."""
 
     script: ClassVar[str] = "declare"
-    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE OVERLAP")
+    outcomes: ClassVar[frozenset[str]] = _outcomes("OK IN_USE OVERLAP HAS_NODES")
     reply: ClassVar[type[Reply]] = DeclareReply
 
     slice: str
     nodes: Json
     settings: Json = field(default_factory=dict[str, Any])
+    keep_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

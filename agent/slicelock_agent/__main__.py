@@ -1,8 +1,20 @@
-"""`python -m slicelock_agent`."""
+"""The program `slicelock-agent`, also as `python -m slicelock_agent`. Imports nothing before Ctrl-C is looked
+after.
+"""
 
 import sys
 
-from slicelock_agent.daemon import main
+
+def main() -> int:
+    """Run the agent; after Ctrl-C before it looks after signals itself, the shell's code for it and no
+    traceback."""
+    try:
+        from slicelock_agent.daemon import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from slicelock.errors import SlicelockError
-from slicelock.exits import ExitCode, UsageError, exit_code
+from slicelock.exits import ExitCode, UsageError, exit_code, told
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
 from slicelock.output import UNREAD, OutputLost, prepare
@@ -56,10 +55,8 @@ def _call(arguments: Sequence[str] | None) -> int:
         return ExitCode.DONE
     except OutputLost:
         raise
-    except SlicelockError as failure:
-        if options.debug:
-            raise
-        return _complain(failure)
+    except Exception as failure:  # noqa: BLE001 - whatever it is, the user gets one line
+        return _complain(failure, debug=options.debug)
 
 
 def _act(options: argparse.Namespace) -> int:
@@ -75,25 +72,21 @@ def _act(options: argparse.Namespace) -> int:
     if options.check:
         return check.show(settings, as_json=options.json)
     if options.health:
-        return _show_health(settings)
+        return health.show(settings, as_json=options.json)
+    if options.json:
+        raise UsageError("--json is for --check and --health.", advice="See: slicelock-agent --help")
     asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
     return ExitCode.DONE
 
 
-def _complain(failure: SlicelockError) -> int:
+def _complain(failure: Exception, *, debug: bool = False) -> int:
     """Say in one line what has ended the program; its exit code."""
-    log.error("error: %s", " ".join(str(failure).split()))
+    log.error("error: %s", told(failure), exc_info=failure if debug else None)
     return exit_code(failure)
 
 
 def _log_to_stderr(level: LogLevel, kind: LogFormat = LogFormat.TEXT) -> None:
     set_up("slicelock-agent", level, kind)
-
-
-def _show_health(settings: AgentSettings) -> int:
-    why = asyncio.run(health.ailment(settings))
-    print(why or f"The agent of node {settings.node} is heard of.")
-    return 1 if why else 0
 
 
 def agent_version() -> str:
@@ -129,9 +122,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--pool", help="the coordination domain (SLICELOCK_POOL)")
     add("--state-dir", help="the folder with the agent's journal (SLICELOCK_STATE_DIR)")
     add("--fallback", help=f"how runs may be evicted, in order: {','.join(WAYS)} (SLICELOCK_FALLBACK)")
-    add("--check", action="store_true", help="look at this machine's GPUs and who uses them, and end")
-    add("--health", action="store_true", help="look whether this node's agent is heard of, and end")
-    add("--json", action="store_true", help="with --check: print JSON")
+    looks = parser.add_mutually_exclusive_group()
+    look = looks.add_argument
+    look("--check", action="store_true", help="look at this machine's GPUs and who uses them, and end")
+    look("--health", action="store_true", help="look whether this node's agent is heard of, and end")
+    add("--json", action="store_true", help="with --check or --health: print JSON")
     add("--debug", action="store_true", help="log more, and show tracebacks")
     add("--version", action="version", version=f"slicelock-agent {agent_version()}")
     return parser

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 from slicelock.errors import SlicelockError
+from slicelock.exits import ExitCode, exit_code, told
 from slicelock.model import Picture
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore
 from slicelock.wire import Status
 
 
-async def ailment(settings: AgentSettings) -> str:
+def show(settings: AgentSettings, *, as_json: bool) -> ExitCode:
+    """Print whether the agent of this node is well; the exit code for it."""
+    try:
+        ailment = asyncio.run(_ailment(settings))
+        code = ExitCode.OTHER if ailment else ExitCode.DONE
+    except SlicelockError as failure:
+        ailment, code = told(failure), exit_code(failure)
+    found = ailment or f"The agent of node {settings.node} is heard of."
+    if as_json:
+        facts = {"ok": code == ExitCode.DONE, "pool": settings.pool, "node": settings.node, "found": found}
+        print(json.dumps(facts))
+    else:
+        print(found)
+    return code
+
+
+async def _ailment(settings: AgentSettings) -> str:
     """What is wrong with the agent of this node, as far as its pool knows; empty: nothing."""
     store = DirectStore(settings, name=f"health-{settings.node}")
     try:
         reply = await store.run(Status("", 0))
-    except SlicelockError as failure:
-        return str(failure)
     finally:
         store.close()
     nodes = {node.name: node for node in Picture.of(settings.pool, reply.picture).nodes}

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from slicelock.errors import ConfigurationError
 from slicelock.metrics.families import CALLS_S, SWITCHES_S, Families, Family, Kind
-from slicelock.metrics.serving import MetricsServer
-from slicelock.settings import AgentSettings
+from slicelock.metrics.serving import CannotListen, MetricsServer
+from slicelock.settings import AGENT_METRICS, AgentSettings, listening_at
 from slicelock.states import RunState
 from slicelock_agent.listening import Listener
 from slicelock_agent.result import Result
@@ -142,7 +143,13 @@ class Serving:
 
     def __init__(self, address: str, registry: CollectorRegistry, in_touch: Callable[[], bool]) -> None:
         self._loop, self._in_touch = asyncio.get_running_loop(), in_touch
-        self._server = MetricsServer(address, registry, self._healthy, self._ready)
+        try:
+            self._server = MetricsServer(
+                listening_at(address, AGENT_METRICS), registry, self._healthy, self._ready
+            )
+        except CannotListen as failure:
+            advice = f"Set another SLICELOCK_METRICS, for example {AGENT_METRICS}."
+            raise ConfigurationError(str(failure), advice=advice) from None
         self.url = self._server.url
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ from slicelock.cli.console import show, show_json
 from slicelock.cli.failures import ExitCode
 from slicelock.cli.pool import connected, look
 from slicelock.errors import ConfigurationError, SchemaMismatch, SlicelockError, StoreError
+from slicelock.exits import told
 from slicelock.findings import Finding, Severity, finding
 from slicelock.keys import SCHEMA
 from slicelock.settings import AgentSettings, Settings, StoreSettings
@@ -58,7 +59,7 @@ def examine(pool: str | None) -> tuple[list[Finding], ExitCode]:
                 findings,
                 ExitCode.OTHER,
             )  # what is wrong is among them, and has kept the rest from being seen
-        found = failures.text_of(error).removesuffix(error.advice).strip()
+        found = told(error).removesuffix(error.advice).strip()
         findings.append(Finding(_about(error), Severity.CRITICAL, found, error.advice))
         return findings, failures.exit_code(error)
     return findings, ExitCode.OTHER if _is_critical(findings) else ExitCode.DONE

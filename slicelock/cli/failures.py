@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from slicelock import errors
-from slicelock.exits import ExitCode, UsageError, exit_code
-from slicelock.words import clean
+from slicelock.exits import ExitCode, UsageError, exit_code, told
 
 __all__ = ["ExitCode", "Refused", "UsageError", "exit_code", "one_line"]
 
@@ -29,15 +28,10 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def text_of(error: BaseException) -> str:
-    """What an error says, in one line."""
-    return clean(" ".join(str(error).split())) or type(error).__name__
-
-
 def one_line(error: BaseException) -> str:
     """What happened and what to do, in one line."""
-    text = text_of(error)
+    text = told(error)
     if not isinstance(error, errors.SlicelockError):
-        return f"{type(error).__name__}: {text} (repeat with --debug to see where)"
+        return text
     advice = next(advice for kind, advice in _ADVICE if isinstance(error, kind))
     return text if error.advice or not advice else f"{text} {advice}"

@@ -5,25 +5,35 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 from slicelock.cli.failures import Refused
 
+STANDARD_OUTPUT = "-"
 
-def write(path: Path, text: str) -> None:
+
+def write(out: str, text: str) -> None:
     """Write a file as a whole or not at all, with the mode and owner that it had; a link stays one.
+    Standard output gets the same bytes, whatever the locale.
 
     What is there and is no plain file, such as a pipe or a device, stays what it is and gets the text.
     Refused says why it was not written.
     """
+    if out == STANDARD_OUTPUT:
+        cast(TextIOWrapper, sys.stdout).reconfigure(encoding="utf-8")
+        sys.stdout.write(text)
+        return
     try:
-        _write(path, text)
+        _write(Path(out), text)
     except BrokenPipeError:
         raise  # its reader has seen enough
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         why = getattr(error, "strerror", None) or error
-        raise Refused(f"{str(path)!r} was not written: {why}.", advice="Choose another --out.") from None
+        raise Refused(f"{str(Path(out))!r} was not written: {why}.", advice="Choose another --out.") from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,11 +11,10 @@ from rich.table import Table
 from slicelock.cli import options, render, slice_settings
 from slicelock.cli.app import Commands, app
 from slicelock.cli.console import say, show, show_json
+from slicelock.cli.failures import Refused
 from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.model import SENSELESS_REMEDY, SliceView
-from slicelock.settings import StoreSettings
-from slicelock.store.sync import Store
-from slicelock.wire import Declare, Forget
+from slicelock.wire import Declare, DeclareReply, Forget
 
 group = Commands(help="Declare, forget and list slices.", epilog="Example: slicelock slice list")
 app.add_typer(group, name="slice")
@@ -56,19 +55,19 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
     return nodes
 
 
-def keep_nodes(name: str, store: Store, settings: StoreSettings) -> None:
-    """Refused if the slice has nodes: whoever forgets to repeat them does not mean to lose its agents."""
-    seen = look(store, settings)
-    if why := seen.senseless.get(f"slice {name}"):
-        raise refused(f"Slice {name} was not changed", f"its record makes no sense, {why}", SENSELESS_REMEDY)
-    for one in seen.slices:
-        if one.name == name and one.nodes:
-            again = " ".join(f"--node {node}={','.join(devices)}" for node, devices in one.nodes.items())
-            raise refused(
-                f"Slice {name} was not changed",
-                f"it has nodes ({render.devices(one.nodes)}), whose agents would serve it no more",
-                f"Repeat them ({again}), or take them away with --agentless.",
-            )
+def nodes_kept(name: str, reply: DeclareReply, why: str) -> Refused:
+    """The slice has nodes: whoever forgets to repeat them does not mean to lose its agents. `why`: what makes
+    no sense in its record."""
+    what = f"Slice {name} was not changed"
+    if why:
+        return refused(what, f"its record makes no sense, {why}", SENSELESS_REMEDY)
+    nodes = {node: tuple(devices.split()) for node, devices in sorted(reply.nodes.items())}
+    again = " ".join(f"--node {node}={','.join(devices)}" for node, devices in nodes.items())
+    return refused(
+        what,
+        f"it has nodes ({render.devices(nodes)}), whose agents would serve it no more",
+        f"Repeat them ({again}), or take them away with --agentless.",
+    )
 
 
 @group.command(epilog="Example: slicelock slice declare trainers --node gpu-1=0,1,2,3 --node gpu-2=0,1,2,3")
@@ -86,9 +85,9 @@ def declare(
     if nodes and agentless:
         raise typer.BadParameter("An agentless slice has no --node.", param_hint="--agentless")
     with connected(pool) as (store, connection):
-        if not (nodes or agentless):
-            keep_nodes(name, store, connection)
-        reply = store.run(Declare(name, nodes, settings))
+        reply = store.run(Declare(name, nodes, settings, keep_nodes=not agentless))
+        if reply.outcome == "HAS_NODES":
+            raise nodes_kept(name, reply, look(store, connection).senseless.get(f"slice {name}", ""))
     if reply.outcome == "OVERLAP":
         raise refused(
             f"Slice {name} was not declared", reply.reason, f"Forget {reply.slice}, or use other devices."

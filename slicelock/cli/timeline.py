@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from slicelock.cli import options
 from slicelock.cli.app import app
 from slicelock.cli.console import say
-from slicelock.cli.out_file import write
+from slicelock.cli.out_file import STANDARD_OUTPUT, write
 from slicelock.cli.past import Past, past
 from slicelock.cli.since import Since
 from slicelock.history.report import Report
@@ -27,8 +26,13 @@ class Format(StrEnum):
 
 
 Out = Annotated[
-    Path,
-    typer.Option("--out", "-o", metavar="FILE", help="The file to write, as a whole or not at all."),
+    str,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="The file to write, as a whole or not at all; -: standard output.",
+    ),
 ]
 
 
@@ -49,7 +53,8 @@ def timeline(
     seen = past(pool, since)
     figures = seen.report()
     write(out, html_of(seen, figures) if format_ is Format.HTML else trace_of(seen, figures))
-    say(f"Wrote {out} ({count(figures.events, 'event')}).")
+    if out != STANDARD_OUTPUT:
+        say(f"Wrote {out} ({count(figures.events, 'event')}).")
 
 
 def html_of(seen: Past, figures: Report) -> str:

@@ -17,11 +17,12 @@ import typer
 from slicelock.cli import options
 from slicelock.cli.app import app
 from slicelock.cli.console import say, stopping
+from slicelock.cli.failures import UsageError
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import AgentError, ConfigurationError, SlicelockError
-from slicelock.keys import check_name
+from slicelock.errors import AgentError, SlicelockError
 from slicelock.local import LocalAgent
 from slicelock.scratch import scratch
+from slicelock.settings import StoreSettings
 
 DEFAULT_SLICE = "accelerator=sim:0"
 SHARED_MEMORY = Path("/dev/shm")
@@ -74,10 +75,11 @@ def up(
 ) -> None:
     """Run a server and an agent on this machine until Ctrl-C; prints what other shells need."""
     wanted = slices_of(slices or [DEFAULT_SLICE])
+    name_of_pool = StoreSettings.load(pool=pool).pool
     check_port(port)
     with stopping() as stopped, ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer(port=port))
-        env = environment(server.url, check_name("pool", pool or "default"), stack, wanted)
+        env = environment(server.url, name_of_pool, stack, wanted)
         agent = stack.enter_context(LocalAgent(wanted, env))
         for name in EXPORTED:
             if name in env:
@@ -110,14 +112,14 @@ def start_again(agent: LocalAgent) -> float:
 
 
 def check_port(port: int | None) -> None:
-    """Refuse a port that the server could not listen on; ConfigurationError says why."""
+    """Refuse a port that the server could not listen on; UsageError says why."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
             if port:
                 probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ConfigurationError(
+            raise UsageError(
                 f"No server can listen on port {port} of 127.0.0.1: {error.strerror}.",
                 advice="Choose another --port, or 0 for any free one.",
             ) from None

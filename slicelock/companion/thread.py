@@ -49,6 +49,8 @@ class Companion:
         self._stopped = self._hurried = self._answering = self._switched = False
         self._started: object = None
         self._epoch = 0
+        self._failure: SlicelockError | None = None  # of the last heartbeat
+        self._unsettled = False  # by the last heartbeat that was answered
 
     # ------------------------------------------------------------ from other threads
 
@@ -162,10 +164,20 @@ class Companion:
     # ------------------------------------------------------------ the kinds of work
 
     def _expire(self) -> None:
-        lost, doubtful = overdue(self.ledger, time.monotonic())
+        lost, doubtful = overdue(self.ledger, time.monotonic(), self._why_not_renewed())
         self._tell(lost)
         for part in doubtful:
             log.warning("turn %s is unconfirmed: it was not renewed within its lease; it goes on", part.id)
+
+    def _why_not_renewed(self) -> str:
+        """What has kept the last heartbeats from renewing a turn."""
+        if isinstance(self._failure, StoreUnavailable | StoreTimeout):
+            return "Redis was not reached in time to renew it"
+        if self._failure is not None:
+            return f"Redis did not renew it: {self._failure}"
+        if self._unsettled:
+            return "Redis was restarted or failed over, and has not confirmed it in time"
+        return "this process did not come to renew it in time; was it stopped, or kept from running?"
 
     def _listen_again(self) -> None:
         retry, now = self._schedule.listen, time.monotonic()
@@ -262,8 +274,10 @@ class Companion:
             return
         if self._outage.over():
             log.info("Redis answers heartbeats again")
+        self._failure = None
         news = absorb(self.ledger, sending, reply, sent)
         self.hooks.taken(sending.answers)
+        self._unsettled = news.ask_again
         self._schedule.beaten(time.monotonic(), soon=news.ask_again)
         self._note_epoch(news.epoch)
         self._tell(news.lost)
@@ -273,6 +287,7 @@ class Companion:
             self.hooks.submit(command)
 
     def _missed(self, failure: SlicelockError) -> None:
+        self._failure = failure
         if not self._stopped and self._outage.is_news(failure):
             log.warning("a heartbeat was not answered, the next ones follow: %s", failure)
         self._schedule.missed(time.monotonic())

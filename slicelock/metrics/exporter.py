@@ -36,13 +36,15 @@ OWN = (
 
 
 class Exporter:
-    """Serves a pool's metrics at an address until `close`. ConfigurationError and SchemaMismatch when that is
-    impossible; a Redis that is away is told (`tell`) and waited for.
+    """Serves a pool's metrics at a host and port until `close`. ConfigurationError (CannotListen for the
+    address) and SchemaMismatch when that is impossible; a Redis that is away is told (`tell`) and waited for.
 
     While Redis is away `slicelock_up` is 0, and /readyz says why; what happened meanwhile is counted after.
     """
 
-    def __init__(self, settings: StoreSettings, address: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: StoreSettings, address: tuple[str, int], tell: Callable[[str], None]
+    ) -> None:
         self._settings, self._lock, self._tell = settings, threading.Lock(), tell
         self._store, self._trouble = Store(settings, name="exporter"), ""
         self._events = EventReader(settings, name="exporter-events")

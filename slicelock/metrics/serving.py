@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from slicelock.errors import ConfigurationError
-from slicelock.settings import listening_at
 
 log = logging.getLogger("slicelock")
 
@@ -29,29 +28,33 @@ Answer = Callable[[str], tuple[HTTPStatus, str, bytes]]
 """Status, type and body, by the request's `Accept`."""
 
 
-class MetricsServer:
-    """Serves a registry at an address (`host:port`, or a port of the loopback), from construction to `close`.
+class CannotListen(ConfigurationError):
+    """The address cannot be had. Where to name another one is known to who named this one."""
 
-    `healthy` and `ready` answer /healthz and /readyz: 200, or 503 with the reason. ConfigurationError when
-    the address cannot be had.
+
+class MetricsServer:
+    """Serves a registry at a host and port, from construction to `close`.
+
+    `healthy` and `ready` answer /healthz and /readyz: 200, or 503 with the reason. CannotListen when the
+    address cannot be had.
     """
 
-    def __init__(self, address: str, registry: CollectorRegistry, healthy: Question, ready: Question) -> None:
-        self.host, self.port = listening_at(address)
+    def __init__(
+        self, address: tuple[str, int], registry: CollectorRegistry, healthy: Question, ready: Question
+    ) -> None:
+        self.host, self.port = address
         answers: dict[str, Answer] = {
             "/metrics": lambda accept: _metrics(registry, accept),
             "/healthz": lambda _: _health(healthy()),
             "/readyz": lambda _: _health(ready()),
         }
+        shown = f"[{self.host}]" if ":" in self.host else self.host
         try:
             self._server = _Server((self.host, self.port), type("Handler", (_Handler,), {"answers": answers}))
-        except OSError as error:
-            raise ConfigurationError(
-                f"Metrics cannot be served at {self.host}:{self.port}: {error.strerror or error}.",
-                advice="Choose another address, for example 127.0.0.1:9464.",
-            ) from None
+        except (OSError, UnicodeError, TypeError) as error:  # TypeError: no host can have this name
+            why = getattr(error, "strerror", None) or error
+            raise CannotListen(f"Metrics cannot be served at {shown}:{self.port}: {why}.") from None
         self.port = int(self._server.server_address[1])
-        shown = f"[{self.host}]" if ":" in self.host else self.host
         self.url = f"http://{shown}:{self.port}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="slicelock-metrics", daemon=True

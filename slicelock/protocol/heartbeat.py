@@ -100,8 +100,9 @@ def lose(ledger: Ledger, part: Part, outcome: str, reason: str, *, state_saved: 
     ledger.close(part)
 
 
-def overdue(ledger: Ledger, now: float) -> tuple[list[Part], list[Part]]:
+def overdue(ledger: Ledger, now: float, why: str) -> tuple[list[Part], list[Part]]:
     """Turns past their lease by this process's clock: those that are lost by it, and those now unconfirmed.
+    `why` they were not renewed is told to who loses one.
 
     With agents, nobody else can be let onto the devices while this process lives, so only Redis's word ends
     the turn. Without agents, the lease is all there is.
@@ -112,7 +113,7 @@ def overdue(ledger: Ledger, now: float) -> tuple[list[Part], list[Part]]:
     for part in doubtful:
         part.unconfirmed = True
     for part in lost:
-        lose(ledger, part, "expired", "Redis was not reached in time to renew it")
+        lose(ledger, part, "expired", why)
     return lost, doubtful
 
 

@@ -217,14 +217,17 @@ def test_ctrl_c_is_no_error(words: list[str], silent_server: socket.socket) -> N
 
 
 class Interrupted:
-    """Whoever imports the command line is interrupted in it."""
+    """Whoever imports a module is interrupted in it."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
 
     def find_spec(self, name: str, *rest: object) -> None:
-        if name == "slicelock.cli":
+        if name == self._module:
             raise KeyboardInterrupt
 
 
 def test_ctrl_c_during_the_start_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "slicelock.cli")
-    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [Interrupted("slicelock.cli"), *sys.meta_path])
     assert program_main() == 128 + signal.SIGINT

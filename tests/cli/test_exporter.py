@@ -38,7 +38,7 @@ from tests.support.world import World
 @contextmanager
 def exporting(settings: StoreSettings) -> Iterator[int]:
     """An exporter; its port."""
-    with closing(Exporter(settings, "0", lambda line: None)) as made:
+    with closing(Exporter(settings, ("127.0.0.1", 0), lambda line: None)) as made:
         yield made.server.port
 
 
@@ -171,21 +171,33 @@ def test_the_command_serves_until_it_is_told_to_stop(slicelock_env: dict[str, st
         assert process.wait(20) == 0
 
 
-@pytest.mark.parametrize("address", ["nowhere", "1.2.3.4:x", ":99", "99999", "-1", "host:"])
+@pytest.mark.parametrize(
+    "address", ["nowhere", "1.2.3.4:x", ":99", "99999", "-1", "host:", "[::1", "[]:1", "http://a:80", "²"]
+)
 def test_an_address_that_is_none_is_a_usage_error(call: Call, address: str) -> None:
     ended = call("exporter", "--listen", address)
     assert ended.code == ExitCode.USAGE and address in ended.complaint
+    assert "for example 127.0.0.1:9465" in ended.complaint, "where this command listens by default"
 
 
 def test_an_address_that_is_taken_is_named(slicelock_env: dict[str, str], port: int, call: Call) -> None:
     ended = call("exporter", "--listen", str(port))
-    assert ended.code == ExitCode.SETTINGS and f"127.0.0.1:{port}" in ended.complaint
+    assert ended.code == ExitCode.USAGE and f"127.0.0.1:{port}" in ended.complaint
+
+
+@pytest.mark.parametrize("address", ["nowhere.invalid:0", "1.2.3.4:0", "a b:0", "ü..ü:0"])
+def test_an_address_that_cannot_be_had_is_told_as_one_that_is_none(
+    slicelock_env: dict[str, str], call: Call, address: str
+) -> None:
+    ended = call("exporter", "--listen", address)
+    assert ended.code == ExitCode.USAGE and f"cannot be served at {address}" in ended.complaint
+    assert "--listen, for example 127.0.0.1:9465" in ended.complaint
 
 
 def test_a_wrong_password_is_told_at_once(own_server: Callable[..., EmbeddedServer]) -> None:
     server = own_server(options={"requirepass": "right"})
     with pytest.raises(ConfigurationError, match="password"):
-        Exporter(StoreSettings(redis_url=server.url), "0", print)  # type: ignore[arg-type]
+        Exporter(StoreSettings(redis_url=server.url), ("127.0.0.1", 0), print)  # type: ignore[arg-type]
 
 
 def test_a_client_that_says_nothing_is_in_nobodys_way(port: int) -> None:
@@ -253,7 +265,7 @@ def test_a_fault_beside_the_pages_is_logged_and_a_client_that_left_is_not(
 
 
 def test_it_can_listen_at_an_address_of_version_6(slicelock_env: dict[str, str]) -> None:
-    with closing(Exporter(StoreSettings.load(), "[::1]:0", lambda line: None)) as made:
+    with closing(Exporter(StoreSettings.load(), ("::1", 0), lambda line: None)) as made:
         assert made.server.url == f"http://[::1]:{made.server.port}"
         with urllib.request.urlopen(f"{made.server.url}/healthz", timeout=10) as answer:
             assert answer.read() == b"ok\n"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
 
 from slicelock import Slice
 from slicelock.cli.failures import ExitCode
+from slicelock.codec import Command
 from slicelock.companion.party import close_all
 from slicelock.keys import Keys
 from slicelock.settings import Settings, StoreSettings
 from slicelock.store.sync import Store
-from slicelock.wire import Acquire, Yield
+from slicelock.wire import Acquire, Declare, Yield
 from tests.cli.conftest import Call
 from tests.support.stored import edit
 
@@ -75,6 +77,24 @@ def test_nodes_are_not_taken_away_by_leaving_them_out(call: Call) -> None:
     assert json.loads(call("slice", "list", "--json").out)["slices"][0]["nodes"] == {}
     assert call("slice", "declare", "web").code == ExitCode.DONE
     assert call("slice", "declare", "new", "--agentless").code == ExitCode.DONE
+
+
+def test_nodes_that_come_at_the_last_moment_are_not_taken_away(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent declares the slice just before the operator's script runs: the script decides."""
+    call("slice", "declare", "web")
+    run = Store.run
+
+    def late(store: Store, command: Command, *rest: Any) -> Any:
+        if isinstance(command, Declare):
+            run(store, Declare("web", {"gpu1": ["0"]}))
+        return run(store, command, *rest)
+
+    monkeypatch.setattr(Store, "run", late)
+    ended = call("slice", "declare", "web")
+    assert ended.code == ExitCode.OTHER and "it has nodes (gpu1: 0)" in ended.complaint
+    assert json.loads(call("slice", "list", "--json").out)["slices"][0]["nodes"] == {"gpu1": ["0"]}
 
 
 def test_a_node_that_slices_have_is_forgotten_after_them(call: Call) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from slicelock.cli.failures import ExitCode
 from tests.cli.conftest import Call
+from tests.cli.programs import program
 from tests.support.world import World
 
 pytestmark = pytest.mark.usefixtures("slicelock_env")
@@ -37,6 +38,23 @@ def test_for_perfetto(call: Call, tmp_path: Path) -> None:
     call("timeline", "-o", str(tmp_path / "t.json"), "--format", "perfetto", "--since", "1h")
     told = json.loads((tmp_path / "t.json").read_text())
     assert any(one["name"] == "train" for one in told["traceEvents"])
+
+
+def test_standard_output(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = call("timeline", "--out", "-")
+    assert ended.code == ExitCode.DONE and ended.err == ""
+    assert ended.out.startswith("<!doctype html>") and "job-r1" in ended.out
+    assert json.loads(call("timeline", "-o", "-", "--format", "perfetto").out)["traceEvents"]
+    assert not list(tmp_path.iterdir()), "no file of that name"
+    call("timeline", "-o", "./-")
+    assert [one.name for one in tmp_path.iterdir()] == ["-"], "which is written as ./-"
+
+
+def test_standard_output_has_the_same_bytes_whatever_the_locale(tmp_path: Path) -> None:
+    with program("timeline", "-o", "-", env={"PYTHONIOENCODING": "ascii"}) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (ExitCode.DONE, "") and "·" in out
 
 
 def test_a_file_that_is_there_is_replaced(call: Call, tmp_path: Path) -> None:

@@ -156,9 +156,17 @@ def test_a_port_that_is_in_use(call: Call) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = call("up", "--port", port)
-    assert ended.code == 3
+    assert ended.code == 2, "as every option whose value cannot be used"
     assert f"port {port} " in ended.complaint and "Address already in use" in ended.complaint
     assert "--port" in ended.complaint and "doctor" not in ended.complaint
+
+
+@pytest.mark.parametrize(("words", "pool"), [((), "mine"), (("--pool", "p"), "p")])
+def test_the_pool_is_the_one_of_the_environment_unless_it_is_named(words: tuple[str, ...], pool: str) -> None:
+    with program("up", *words, env={"SLICELOCK_POOL": "mine"}) as process:
+        assert exports(process)["SLICELOCK_POOL"] == pool
+        process.terminate()
+        assert process.wait(30) == 0
 
 
 def test_a_folder_that_cannot_be_made(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def place_of(deployment: Deployment) -> str:
 def test_the_exporter_goes_on_at_the_new_primary(
     deployment: Deployment, settings: StoreSettings, pool: str
 ) -> None:
-    with closing(Exporter(settings, "0", lambda line: None)) as made:
+    with closing(Exporter(settings, ("127.0.0.1", 0), lambda line: None)) as made:
         port = made.server.port
         assert samples(port)["slicelock_up{}"] == 1
         fail_over(deployment, Node.freeze)

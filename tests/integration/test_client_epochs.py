@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +21,7 @@ from slicelock.keys import Keys
 from slicelock.local import LocalAgent
 from tests.support.proxy import Proxy
 from tests.support.scripts import connect
-from tests.support.sides import Side
+from tests.support.sides import Side, ThreadSide
 from tests.support.wait import wait_until
 
 LEASE_S = 1.0
@@ -229,6 +232,55 @@ def test_without_agents_the_local_deadline_ends_a_turn(
         server.start()
     finally:
         side.close()
+
+
+def test_without_agents_a_loss_says_that_redis_refused_to_renew(
+    kind: type[Side], own_server: Callable[..., EmbeddedServer]
+) -> None:
+    server = own_server()
+    with contextlib.closing(kind(server.url, "epochs")) as side, connect(server.url) as operator:
+        side.declare("a")
+        turn = side.acquire("a", facts=SHORT)
+        operator.execute_command("ACL", "SETUSER", "default", "-eval", "-evalsha")
+        try:
+            wait_until(turn.lost.is_set, timeout=5.0)
+        finally:
+            operator.execute_command("ACL", "SETUSER", "default", "+@all")
+        with pytest.raises(errors.Expired, match=r"Redis did not renew it: .* the rights"):
+            turn.check()
+
+
+STOPPED = """
+import os, signal, subprocess, sys, time, slicelock
+from slicelock import errors
+turn = slicelock.Slice("a").acquire()
+subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+os.kill(os.getpid(), signal.SIGSTOP)
+turn.lost.wait(10)
+try:
+    turn.check()
+except errors.LeaseLost as loss:
+    print(loss)
+"""
+
+
+def test_without_agents_a_process_that_was_stopped_does_not_blame_redis(
+    own_server: Callable[..., EmbeddedServer],
+) -> None:
+    server = own_server()
+    with contextlib.closing(ThreadSide(server.url, "epochs")) as side:
+        side.declare("a")
+        env = {"SLICELOCK_REDIS_URL": server.url, "SLICELOCK_POOL": "epochs", "SLICELOCK_JOB": "j"}
+        env |= {f"SLICELOCK_{name.upper()}": str(value) for name, value in SHORT.items()}
+        job = subprocess.run(
+            [sys.executable, "-c", STOPPED],
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "The lease ran out: this process did not come to renew it in time" in job.stdout, job.stderr
 
 
 def test_messages_come_from_the_new_primary_though_the_old_one_lives_on(

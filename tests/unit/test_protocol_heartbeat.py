@@ -130,20 +130,21 @@ class TestDeadline:
     def test_ends_a_turn_without_agents(self) -> None:
         ledger, held = holding(agentless=True)
         assert next_deadline(ledger) == 1060.0
-        assert overdue(ledger, 1059.9) == ([], [])
-        assert overdue(ledger, 1060.0) == ([held], [])
+        assert overdue(ledger, 1059.9, "late") == ([], [])
+        assert overdue(ledger, 1060.0, "late") == ([held], [])
         assert isinstance(held.loss, errors.Expired)
+        assert "The lease ran out: late." in str(held.loss)
         assert not ledger.open_parts
 
     def test_makes_a_turn_with_agents_unconfirmed_once(self) -> None:
         ledger, held = holding()
-        assert overdue(ledger, 1060.0) == ([], [held])
+        assert overdue(ledger, 1060.0, "late") == ([], [held])
         assert held.unconfirmed
         assert held.loss is None
-        assert overdue(ledger, 1070.0) == ([], [])
+        assert overdue(ledger, 1070.0, "late") == ([], [])
         assert next_deadline(ledger) == math.inf
 
     def test_is_not_for_who_waits(self) -> None:
         ledger, _ = waiting()
         assert next_deadline(ledger) == math.inf
-        assert overdue(ledger, 10_000.0) == ([], [])
+        assert overdue(ledger, 10_000.0, "late") == ([], [])
