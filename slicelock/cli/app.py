@@ -148,7 +148,8 @@ def _report(error: Exception) -> int:
     # Errors of the parser: which class it is depends on the version of typer.
     message = getattr(error, "format_message", None)
     if callable(message):
-        if text := str(message()).strip():  # none where a group without a command has printed its help
+        text = str(message()).replace(": Value error, ", ": ").strip()  # of some versions
+        if text:  # none where a group without a command has printed its help
             sentence = text if text.endswith("?") else f"{text.rstrip('.')}."
             say(f"slicelock: {sentence} See: {_path(error)} --help")
         return int(getattr(error, "exit_code", ExitCode.USAGE))

@@ -101,9 +101,9 @@ def run(
     """Run a command; see HELP."""
     names = tuple(options.checked_name("slice", name, "--slice") for name in slices or ())
     check_usage(names, hold, until)
+    if not (hold or until):
+        no_turn({"--server": servers, "--phase": phase, "--timeout": timeout})
     hooks = hooks_of(servers or ())
-    if hooks and not (hold or until):
-        raise typer.BadParameter("--server needs --until (or --hold).", param_hint="--server")
     settings = settings_of(job, pool)
     env = environment(settings, names)
     check_command(command)
@@ -130,6 +130,13 @@ def check_usage(names: Sequence[str], hold: bool, until: str | None) -> None:
             f"{until!r} is no URL that can be asked; for example http://127.0.0.1:8000/health.",
             param_hint="--until",
         )
+
+
+def no_turn(options: Mapping[str, object]) -> None:
+    """Refuse what is about the turn where the command takes its own."""
+    for name, value in options.items():
+        if value not in (None, "", []):
+            raise typer.BadParameter(f"{name} needs --until (or --hold).", param_hint=name)
 
 
 def can_be_asked(url: str) -> bool:

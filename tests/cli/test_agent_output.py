@@ -87,6 +87,7 @@ def test_a_traceback_is_for_debugging_only(
     def broken(words: object) -> None:
         raise RuntimeError("out\nof order")
 
+    monkeypatch.setattr(daemon, "prepare", lambda: None)  # pytest's standard output has no descriptor
     monkeypatch.setattr(daemon, "parse_slices", broken)
     assert daemon.main(["--debug"] if debug else []) == ExitCode.OTHER
     err = capsys.readouterr().err

@@ -23,6 +23,9 @@ from tests.cli.programs import program
         (("--phase", "a b", "--", "true"), "a b"),
         (("--pool", "a b", "--", "true"), "a b"),
         (("--slice", "a", "--timeout", "-1", "--", "true"), "--timeout"),
+        (("--slice", "a", "--timeout", "0", "--", "true"), "--timeout needs --until (or --hold)"),
+        (("--slice", "a", "--phase", "train", "--", "true"), "--phase needs --until (or --hold)"),
+        (("--slice", "a", "--server", "vllm=http://x:1", "--", "true"), "--server needs --until (or --hold)"),
     ],
 )
 def test_wrong_usage(call: Call, words: tuple[str, ...], named: str) -> None:
