@@ -256,7 +256,13 @@ class Settings(StoreSettings, LogSettings):
 def _default_state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/slicelock")
-    return Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state")) / "slicelock"
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "slicelock"
+    except RuntimeError:
+        raise ConfigurationError(
+            f"User {os.geteuid()} has no home folder, so an agent does not know where to keep its journal.",
+            advice="Set SLICELOCK_STATE_DIR to a folder that outlives the agent.",
+        ) from None
 
 
 def _default_sim_dir() -> Path:

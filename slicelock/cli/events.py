@@ -18,6 +18,7 @@ from slicelock.cli.console import say
 from slicelock.cli.since import Since, since_ms
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.events import Event
+from slicelock.output import Output
 from slicelock.settings import StoreSettings
 from slicelock.store import EventReader, PrimaryWatch
 
@@ -89,7 +90,9 @@ def followed(source: EventReader) -> Iterator[list[Event]]:
 
 
 def write(batch: list[Event], as_json: bool) -> None:
-    """Print some events, at once."""
+    """Print some events, at once; without any, see that somebody still reads them."""
+    if not batch and isinstance(sys.stdout, Output):
+        sys.stdout.check()
     if as_json:
         lines = (json.dumps(one.as_json()) for one in batch)
     elif not sys.stdout.isatty():

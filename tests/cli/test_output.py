@@ -46,6 +46,26 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+def test_a_reader_that_goes_ends_it_also_when_nothing_happens() -> None:
+    begun = shell("events --follow --since 1h | head -n 1; exit ${PIPESTATUS[0]}")
+    assert (begun.returncode, begun.stderr, begun.stdout.count("\n")) == (141, "", 1)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("words", ["run --help", "doctor", "events", "report", "top --once"])
+def test_what_an_encoding_cannot_show_is_shown_in_plain_signs(words: str, encoding: str) -> None:
+    ended = subprocess.run(
+        [*SLICELOCK, *words.split()],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (ExitCode.DONE, b"")
+    assert (b"COMMAND..." in ended.stdout) == (words == "run --help")
+    assert b"\\u" not in ended.stdout
+
+
 @pytest.mark.parametrize("words", PRINTING.values(), ids=PRINTING)
 def test_a_reader_that_is_gone_ends_it_without_a_word(words: str) -> None:
     reader, writer = os.pipe()

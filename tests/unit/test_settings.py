@@ -216,3 +216,19 @@ def test_a_file_without_a_password_is_refused_by_name(
     with pytest.raises(ConfigurationError, match=f"SLICELOCK_REDIS_PASSWORD_FILE.*{says}") as caught:
         StoreSettings.load(redis_password_file=tmp_path / "secret", **more)
     assert "hidden" not in str(caught.value)
+
+
+def test_a_user_without_a_home_is_told_which_setting_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is started as some user's number."""
+
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    monkeypatch.setattr("os.geteuid", lambda: 12_345)
+    monkeypatch.setenv("XDG_STATE_HOME", "")
+    with pytest.raises(ConfigurationError, match="User 12345 has no home folder") as caught:
+        AgentSettings.load()
+    assert "SLICELOCK_STATE_DIR" in str(caught.value)
+    monkeypatch.setenv("SLICELOCK_STATE_DIR", "/x")
+    assert AgentSettings.load().state_dir == Path("/x")
