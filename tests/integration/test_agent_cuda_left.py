@@ -11,7 +11,7 @@ from slicelock_agent.backends.base import Subject, Target
 from slicelock_agent.devices import DeviceLocks
 
 from tests.support.fake_driver import GIB
-from tests.support.gpu_rig import GPU, SIZE, GpuRig, Parent, processes
+from tests.support.gpu_rig import GPU, OTHER, SIZE, GpuRig, Parent, processes
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +45,26 @@ async def test_children_without_a_context_may_keep_nothing(rig: GpuRig, parent: 
     assert f"{33 * GIB} bytes are still in use on {GPU}, {2 * GIB} may be after its hooks" in result.reason
     assert (await rig.turn("b", 30)).outcome == "READY"
     assert rig.world.state(parent.pid) == "checkpointed"
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(9 * GIB, "READY"), (13 * GIB, "FAILED")])
+async def test_ranks_keep_their_communicators(tmp_path: Path, left: int, outcome: str) -> None:
+    both = (GPU, OTHER)
+    async with GpuRig(tmp_path, devices=both, gpus=dict.fromkeys(both, SIZE)) as rig:
+        with processes(2) as ranks:
+            rig.has("a", ranks)
+            rig.registry.hook_runs.add("a")
+
+            def have(size: int) -> None:
+                for rank, uuid in zip(ranks, both, strict=True):
+                    rig.world.change(rank, mem={uuid: size})
+
+            have(40 * GIB)
+            rig.hooks.on_offload = lambda run: have(left)
+            await rig.turn("a", 10)
+            result = await rig.turn("b", 20, ways=("hooks",))
+            assert result.outcome == outcome
+            assert outcome == "READY" or f"{13 * GIB} bytes are still in use on {GPU}" in result.reason
 
 
 async def test_a_server_with_helpers_is_asleep_only_when_its_memory_is_gone(

@@ -233,13 +233,13 @@ def test_the_limit_of_every_control_group_above_counts(
 
 
 class Figures:
-    """NVML's figures for one GPU of 100 GiB."""
+    """NVML's figures for one GPU."""
 
-    def __init__(self, used: int, users: dict[int, int | None]) -> None:
-        self._used, self._users = used, users
+    def __init__(self, used: int, users: dict[int, int | None], total: int = 100 * GIB) -> None:
+        self._used, self._users, self._total = used, users, total
 
     def memory(self, uuid: str) -> tuple[int, int]:
-        return self._used, 100 * GIB - self._used
+        return self._used, self._total - self._used
 
     def users(self, uuid: str) -> dict[int, int | None]:
         return self._users
@@ -287,6 +287,24 @@ def test_only_processes_that_are_on_the_gpu_may_keep_a_context(
 ) -> None:
     family = [ONE, TWO, *(Process(pid, 1) for pid in range(10, 26))]
     assert memory(used, users).left(family, "g", 4 * GIB, {}) == words
+
+
+@pytest.mark.parametrize(
+    ("ranks", "devices", "allowed", "total", "kept"),
+    [
+        (2, 2, 0, 139, 10),  # communicators of a group
+        (8, 8, 0, 24, 3),
+        (2, 2, 12, 139, 12),  # the hooks' own word is more
+        (2, 1, 0, 139, 0),  # NCCL has one rank on a GPU
+        (1, 2, 4, 139, 4),  # a server with workers says what it keeps
+    ],
+)
+def test_ranks_may_keep_their_communicators(
+    ranks: int, devices: int, allowed: int, total: int, kept: int
+) -> None:
+    figures: object = Figures(0, {}, total * GIB)
+    device = DeviceMemory(figures, tuple, Patience(), sees_all=True)  # type: ignore[arg-type]
+    assert device.kept(ranks, ["g"] * devices, allowed * GIB) == kept * GIB
 
 
 def test_what_others_keep_is_not_taken_for_a_runs_own() -> None:

@@ -166,7 +166,8 @@ class CudaBackend:
 
     async def left(self, subject: Subject, allowed: int, others: Mapping[int, int] | None = None) -> str:
         """After the driver's save nothing of the run may be left; after its hooks, what processes need."""
-        processes, most = self._processes(subject), None if subject.image else allowed
+        processes, ranks, devices = self._processes(subject), len(subject.targets), subject.devices
+        most = None if subject.image else self._memory.kept(ranks, devices, allowed)
 
         def why() -> str:
             found = (self._memory.left(processes, uuid, most, others) for uuid in subject.devices)

@@ -21,6 +21,11 @@ MARGIN, MARGIN_SHARE = GIB, 0.02
 CONTEXT = 2 * GIB
 """What a process may keep on a GPU beside its hooks' own word: its context, loaded kernels, communicators."""
 
+COMMUNICATORS, COMMUNICATORS_SHARE = 10 * GIB, 0.125
+"""What NCCL may keep beside that in each rank of a run on several GPUs: the smaller of 10 GiB and an eighth
+of the GPU. A communicator has about 1 GiB; 7 to 10 GB together were seen on H100s (nccl#864, verl#6266).
+"""
+
 
 class DeviceMemory:
     """The memory of this node's GPUs. `registered` gives the pids of every run that is known here."""
@@ -80,6 +85,15 @@ class DeviceMemory:
         if found and rest > 0:
             first = min(found)
             found[first][uuid] = found[first].get(uuid, 0) + rest
+
+    def kept(self, ranks: int, devices: Sequence[str], allowed: int) -> int:
+        """Bytes that a run may keep on each GPU after its hooks beside contexts: those that they say, and no
+        less than communicators take, which hooks leave alone.
+        """
+        if ranks < 2 or len(devices) < 2:  # NCCL has one rank on a GPU
+            return allowed
+        smallest = min(sum(self._gpus.memory(uuid)) for uuid in devices)
+        return max(allowed, min(COMMUNICATORS, int(smallest * COMMUNICATORS_SHARE)))
 
     def left(
         self, processes: Collection[Process], uuid: str, allowed: int | None, others: Mapping[int, int] | None
