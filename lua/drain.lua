@@ -3,7 +3,7 @@
 -- ARGV[1] slice (name)
 -- ARGV[2] draining (1 or 0)
 -- ARGV[3] why (text)
--- OK it is as asked
+-- OK it is as asked: was_draining
 -- NO_SUCH_SLICE there is none of that name
 -- SCHEMA the pool belongs to another version: found, expected
 -- Idempotent: what is as asked already stays as it is.
@@ -13,8 +13,8 @@ local s, ALL_NODES = ARGV[1], '*'
 if not record('slice', s) then return reply({ 'NO_SUCH_SLICE' }) end
 local reason = ARGV[2] == '1' and s .. ' is draining' .. (ARGV[3] ~= '' and ': ' .. ARGV[3] or '') or nil
 local known = rules.block_of(s, ALL_NODES)
-if known and reason and ARGV[3] == '' then return reply({ 'OK' }) end    -- the first one's reason stays
-if reason ~= (known or {}).reason then
+-- Where no reason is given, the first one's stays.
+if not (known and reason and ARGV[3] == '') and reason ~= (known or {}).reason then
   rules.block(s, ALL_NODES, reason and { kind = 'drain', reason = reason })
 end
-return reply({ 'OK' })
+return reply({ 'OK', 'was_draining', known and '1' or '0' })

@@ -305,13 +305,20 @@ class Forget(Command[Reply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Command[Reply]):
+class DrainReply(Reply):
+    """Whether the slice was draining before this call."""
+
+    was_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Command[DrainReply]):
     """Let nothing new start on a slice, or let it go on. Turns and switches under way come to their own
     end; who waits is told `why`."""
 
     script: ClassVar[str] = "drain"
     outcomes: ClassVar[frozenset[str]] = _outcomes("OK NO_SUCH_SLICE")
-    reply: ClassVar[type[Reply]] = Reply
+    reply: ClassVar[type[Reply]] = DrainReply
 
     slice: str
     draining: bool

@@ -10,7 +10,6 @@ from slicelock.cli import options
 from slicelock.cli.console import say
 from slicelock.cli.pool import connected, look, refused, unknown
 from slicelock.cli.slices import group
-from slicelock.model import SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Drain
@@ -29,10 +28,7 @@ def drain(
 ) -> None:
     """Let nothing new start. Turns that run end by themselves, and whoever waits goes on waiting."""
     for one in _each(name, node, pool, draining=True, why=why):
-        say(
-            f"{one.name} is draining: nothing new starts there. "
-            f"To let it go on: slicelock slice undrain {one.name}"
-        )
+        say(f"{one} is draining: nothing new starts there. To let it go on: slicelock slice undrain {one}")
 
 
 @group.command(epilog="Example: slicelock slice undrain --node gpu-1")
@@ -40,23 +36,25 @@ def undrain(
     name: Name, node: IsNode = False, pool: options.Pool = None, debug: options.Debug = False
 ) -> None:
     """Let turns start again."""
-    for one in _each(name, node, pool, draining=False):
-        say(f"{one.name} goes on." if one.draining else f"{one.name} was not draining; nothing has changed.")
+    for one, was_draining in _each(name, node, pool, draining=False).items():
+        say(f"{one} goes on." if was_draining else f"{one} was not draining; nothing has changed.")
 
 
-def _each(name: str, node: bool, pool: str | None, *, draining: bool, why: str = "") -> list[SliceView]:
-    """Do it to the slice, or to each slice of the node; what they were like before."""
+def _each(name: str, node: bool, pool: str | None, *, draining: bool, why: str = "") -> dict[str, bool]:
+    """Do it to the slice, or to each slice of the node; whether each was draining before."""
     options.checked_name("node" if node else "slice", name, "NAME")
+    were: dict[str, bool] = {}
     with connected(pool) as (store, settings):
-        before = _of_node(store, settings, name) if node else list(look(store, settings, name).slices)
-        for one in before:
-            if store.run(Drain(one.name, draining, why)).outcome == "NO_SUCH_SLICE":
-                raise unknown(one.name, settings)
-    return before
+        for one in _of_node(store, settings, name) if node else [name]:
+            reply = store.run(Drain(one, draining, why))
+            if reply.outcome == "NO_SUCH_SLICE":
+                raise unknown(one, settings)
+            were[one] = reply.was_draining
+    return were
 
 
-def _of_node(store: Store, settings: StoreSettings, node: str) -> list[SliceView]:
-    found = [one for one in look(store, settings).slices if node in one.nodes]
+def _of_node(store: Store, settings: StoreSettings, node: str) -> list[str]:
+    found = [one.name for one in look(store, settings).slices if node in one.nodes]
     if not found:
         raise refused(f"Node {node} was not changed", "no slice has it", "See `slicelock status`.")
     return found

@@ -16,7 +16,7 @@ from slicelock.companion.party import close_all
 from slicelock.keys import Keys
 from slicelock.settings import Settings, StoreSettings
 from slicelock.store.sync import Store
-from slicelock.wire import Acquire, Declare, Yield
+from slicelock.wire import Acquire, Declare, Drain, Yield
 from tests.cli.conftest import Call
 from tests.support.stored import edit
 
@@ -195,6 +195,22 @@ def test_a_pool_of_another_schema(call: Call, client: redis.Redis, pool: str) ->
         ended = call(*words)
         assert ended.code == ExitCode.OTHER
         assert "schema 99" in (ended.err or ended.out)
+
+
+def test_who_lets_a_slice_go_on_is_told_what_the_script_has_done(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another operator drains it at the last moment."""
+    call("slice", "declare", "lic")
+    run = Store.run
+
+    def late(store: Store, command: Command, *rest: Any) -> Any:
+        if isinstance(command, Drain):
+            run(store, Drain("lic", draining=True))
+        return run(store, command, *rest)
+
+    monkeypatch.setattr(Store, "run", late)
+    assert call("slice", "undrain", "lic").complaint == "lic goes on."
 
 
 def test_draining_a_slice_and_a_node(call: Call, ask: object) -> None:
