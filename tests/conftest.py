@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,6 +31,10 @@ SERVERS = ("valkey", "redis")
 KEPT_VARIABLES = {"SLICELOCK_TEST_SERVERS", "SLICELOCK_EXAMPLES"}
 WIDTHS = ("COLUMNS", "LINES")  # of a terminal; pytest-xdist sets them for its workers
 LAUNCHERS = ("TORCHELASTIC_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_", "PMI_", "PMIX_")
+
+# Hundreds of tests start programs of this checkout: what they import is compiled once, not each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

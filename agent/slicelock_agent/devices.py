@@ -14,6 +14,7 @@ from slicelock.errors import BackendUnavailable, ConfigurationError
 from slicelock.exits import UsageError
 from slicelock.keys import check_name
 from slicelock_agent.backends.base import Accelerator, Backend
+from slicelock_agent.locks import TakenError, lock, sign
 
 EXAMPLE = "for example --slice trainers=sim:0"
 
@@ -115,9 +116,7 @@ def _hold(path: Path, device: str, owner: str) -> IO[str]:
     while not _is(file, path):  # its last holder has removed it meanwhile: the lock is worth nothing
         file.close()
         file = _locked(path, device)
-    file.truncate(0)
-    file.write(f"process {os.getpid()}, {owner}")
-    file.flush()
+    sign(file, f"process {os.getpid()}, {owner}")
     return file
 
 
@@ -130,26 +129,17 @@ def _is(file: IO[str], path: Path) -> bool:
 
 def _locked(path: Path, device: str) -> IO[str]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Others may write in this folder too, and may have put a link there.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.fdopen(os.open(path, flags, 0o644), "r+")
+        return lock(path)
+    except TakenError as taken:
+        raise ConfigurationError(
+            f"Device {device} is served already, by {taken}.",
+            advice="A device belongs to one slice of one pool; stop that agent, or use another device.",
+        ) from None
     except OSError as failure:
         raise ConfigurationError(
             f"Device {device} cannot be held with {path}: {failure.strerror}.",
             advice="Let the agent's user write this file, which must be no link, and its folder.",
         ) from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "another agent"
-        file.close()
-        raise ConfigurationError(
-            f"Device {device} is served already, by {holder}.",
-            advice="A device belongs to one slice of one pool; stop that agent, or use another device.",
-        ) from None
-    return file
 
 
 def in_words(slices: Mapping[str, tuple[str, ...]]) -> str:

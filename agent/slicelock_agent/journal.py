@@ -8,18 +8,18 @@ nothing waits for the disk. (It was a database once: of a hand-over, a twentieth
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from slicelock.errors import AgentError, ConfigurationError
 from slicelock.states import RunState, advance
 from slicelock_agent.lines import Lines, encode
+from slicelock_agent.locks import TakenError, lock, sign
 from slicelock_agent.reconcile import Admitted, Stay
 
 BOOTS_KEPT = 16
@@ -155,33 +155,24 @@ class Journal:
             raise AgentError(f"The journal {self.path} cannot be written: {failure.strerror}.") from failure
 
 
-def _file_of(lock: Any) -> str:
+def _file_of(held: IO[str]) -> str:
     """Which file it is that is locked. What is copied with the journal is another one."""
-    facts = os.fstat(lock.fileno())
+    facts = os.fstat(held.fileno())
     return f"{facts.st_dev:x}-{facts.st_ino:x}"
 
 
-def _hold(path: Path) -> Any:
-    """Lock the journal for this process; the lock ends with it, however it dies."""
+def _hold(path: Path) -> IO[str]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.with_suffix(".lock").open("a+")
+        file = lock(path.with_suffix(".lock"))
+    except TakenError as taken:
+        raise ConfigurationError(
+            f"Another agent ({taken}) serves this node of this pool: it has {path}.",
+            advice="Stop it first, or give this one another --node.",
+        ) from None
     except OSError as failure:
         raise ConfigurationError(
             f"The agent cannot keep its journal in {path.parent}: {failure.strerror}.",
             advice="Name a folder that it may write with --state-dir or SLICELOCK_STATE_DIR.",
         ) from failure
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "unknown"
-        file.close()
-        raise ConfigurationError(
-            f"Another agent (process {holder}) serves this node of this pool: it has {path}.",
-            advice="Stop it first, or give this one another --node.",
-        ) from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+    sign(file, f"process {os.getpid()}")
     return file
