@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from slicelock.errors import AgentError
+from slicelock.guard import process_table
 from slicelock.identity import ProcessIdentity
 
 FIRST_NAMESPACE = 0xEFFFFFFC
@@ -207,14 +208,10 @@ def tagged(pid: int, run: str, job: str) -> bool:
 
 def family(roots: Collection[int]) -> list[int]:
     """These processes and all that descend from them, without this agent and its ancestors; parents first."""
+    parents = {pid: parent for pid, (_, parent) in process_table().items()}
     below: dict[int, list[int]] = {}
-    parents: dict[int, int] = {}
-    for pid in _pids():
-        try:
-            parents[pid] = int(_status(pid).get("PPid", "0"))
-        except (OSError, ValueError):
-            continue
-        below.setdefault(parents[pid], []).append(pid)
+    for pid, parent in parents.items():
+        below.setdefault(parent, []).append(pid)
     spared = _ancestors(os.getpid(), parents)
     found: list[int] = []
     todo = [pid for pid in roots if pid in parents]
