@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,23 @@ def settings_in(folder: Path, **facts: Any) -> AgentSettings:
     return AgentSettings(**given)
 
 
+def write_to(device: SimDevice, data: bytes) -> None:
+    """Put a run's state on a device, from its first byte on, and close it."""
+    if device.used < len(data):
+        device.array(len(data) - device.used, "uint8")
+    device.close()
+    with device.path.open("r+b") as file:
+        file.seek(PAGE)
+        file.write(data)
+
+
+def read_from(folder: Path, device: str, size: int) -> bytes:
+    """The first bytes that are on a device."""
+    with (folder / f"{device}.mem").open("rb") as file:
+        file.seek(PAGE)
+        return file.read(size)
+
+
 @dataclass(eq=False)
 class Rig:
     """One slice `s` on the devices given, as `tasks` of the running loop between `start` and `stop`."""
@@ -134,8 +152,12 @@ class Rig:
     kind_of_registry: Callable[[Journal], Any] = FakeRegistry
     budget: HostBudget = field(default_factory=HostBudget)
 
+    @cached_property
+    def settings(self) -> AgentSettings:
+        return settings_in(self.folder, **self.facts)
+
     async def start(self) -> Rig:
-        settings = settings_in(self.folder, **self.facts)
+        settings = self.settings
         self.book = self.journal(settings.state_dir / "p.n1.journal", BOOT)
         self.accelerator = self.backend(BackendContext(settings, Mailbox()))
         self.registry = self.kind_of_registry(self.book)
@@ -209,13 +231,7 @@ class Rig:
 
     def write(self, data: bytes, device: str = "d") -> None:
         """Have the job put its state on a device, from its first byte on."""
-        memory = self._open(device)
-        if memory.used < len(data):
-            memory.array(len(data) - memory.used, "uint8")
-        memory.close()
-        with memory.path.open("r+b") as file:
-            file.seek(PAGE)
-            file.write(data)
+        write_to(self._open(device), data)
 
     def empty(self, device: str = "d") -> None:
         """Have a framework give its device memory back."""
@@ -224,9 +240,7 @@ class Rig:
         memory.close()
 
     def read(self, size: int, device: str = "d") -> bytes:
-        with self._open(device).path.open("rb") as file:
-            file.seek(PAGE)
-            return file.read(size)
+        return read_from(self.folder / "sim", device, size)
 
     def used(self, device: str = "d") -> int:
         return self.accelerator.used([f"sim:{device}"])
@@ -238,4 +252,4 @@ class Rig:
         return Record.load(self.folder / "sim" / f"{device}.record.jsonl")
 
     def _open(self, device: str) -> SimDevice:
-        return SimDevice.open(device, settings=settings_in(self.folder))
+        return SimDevice.open(device, settings=self.settings)

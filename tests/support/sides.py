@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 20.0  # nothing in these tests takes so long
 
 
+@cache
+def _settings(facts: tuple[tuple[str, Any], ...]) -> Settings:
+    """To read the same ones again and again takes longer than a turn."""
+    return Settings(**dict(facts))
+
+
 class Side(ABC):
     """Clients of one pool; each run is a party of its own, all in this process.
 
@@ -39,7 +46,7 @@ class Side(ABC):
 
     def settings(self, run: str = "r1", **facts: Any) -> Settings:
         given = {"redis_url": self.url, "pool": self.pool, "job": f"job-{run}", "run": run}
-        return Settings(**(given | self.patience | facts))
+        return _settings(tuple((given | self.patience | facts).items()))
 
     def party(self, run: str = "r1", **facts: Any) -> Party:
         """The party of a run, as its slices use it."""

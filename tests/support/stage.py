@@ -15,8 +15,7 @@ from slicelock.identity import ProcessIdentity
 from slicelock.local import LocalAgent
 from slicelock.model import SliceView
 from slicelock.sim import Record, SimDevice
-from slicelock.sim.header import PAGE
-from tests.support.rig import CAPACITY, settings_in
+from tests.support.rig import CAPACITY, read_from, settings_in, write_to
 from tests.support.scripts import Scripts
 from tests.support.wait import wait_until
 from tests.support.world import Member, World
@@ -158,18 +157,10 @@ class AgentStage:
 
     def write(self, data: bytes, name: str = "d", node: str = "n1") -> None:
         """Have the run in its turn put its state on a device."""
-        device = self.device(name, node)
-        if device.used < len(data):
-            device.array(len(data) - device.used, "uint8")
-        device.close()
-        with device.path.open("r+b") as file:
-            file.seek(PAGE)
-            file.write(data)
+        write_to(self.device(name, node), data)
 
     def read(self, size: int, name: str = "d", node: str = "n1") -> bytes:
-        with (self.folder / node / "sim" / f"{name}.mem").open("rb") as file:
-            file.seek(PAGE)
-            return file.read(size)
+        return read_from(self.folder / node / "sim", name, size)
 
     def images(self, node: str = "n1") -> list[str]:
         return sorted(path.name for path in (self.folder / node / "sim" / "images").glob("*/*/*/*"))
