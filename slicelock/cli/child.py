@@ -103,6 +103,13 @@ class GuardedCommand:
             os.close(pidfd)
 
 
+def _told_alone(number: int) -> bool:
+    """Whether nobody else has got this signal of a terminal: one that hangs up tells the session's leader
+    alone, as which a program runs that a terminal, ssh or tmux was told to start.
+    """
+    return number == signal.SIGHUP and os.getsid(0) == os.getpid()
+
+
 class SignalWatch:
     """Hands the signals that this process gets to a callback, with whether a terminal sent them.
 
@@ -129,7 +136,8 @@ class SignalWatch:
             if got.si_signo == WAKE and got.si_pid == os.getpid():
                 return
             if got.si_signo in PASSED_ON:
-                self._loop.call_soon_threadsafe(self._tell, got.si_signo, got.si_code == SI_KERNEL)
+                to_all = got.si_code == SI_KERNEL and not _told_alone(got.si_signo)
+                self._loop.call_soon_threadsafe(self._tell, got.si_signo, to_all)
 
     def close(self) -> None:
         """Stop watching."""

@@ -72,10 +72,16 @@ class Terminal:
         self.read(0)
         return self.process.returncode
 
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        end, self._end = self._end, -1
+        os.close(end)
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._end)
+        if self._end >= 0:
+            self.hang_up()
 
 
 @contextmanager
@@ -148,6 +154,14 @@ def test_ctrl_c_reaches_a_held_command_once(store: Store) -> None:
         screen.type("\x03")
         assert screen.finish() == 7
         assert screen.seen.count("got") == 1
+
+
+def test_a_terminal_that_is_closed_ends_a_held_command(store: Store) -> None:
+    """Its program is the session's leader here, as under ssh and tmux: nobody else hears that it hangs up."""
+    with terminal("run", "--slice", "lic", "--hold", "--", "sh", "-c", "echo ready; exec sleep 60") as screen:
+        screen.wait_for("ready")
+        screen.hang_up()
+        assert screen.process.wait(20) == 128 + signal.SIGHUP
 
 
 def test_ctrl_c_while_waiting_leaves_nothing(store: Store) -> None:
