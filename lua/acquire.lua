@@ -45,7 +45,7 @@ local run, lane, k, member, process = ARGV[1], ARGV[3], tonumber(ARGV[4]), ARGV[
 local id = run .. '/' .. lane .. '/' .. ARGV[4]
 local refusal = refuse_member(run, lane, member, process) or refuse_slices(run, ARGV[7])
 if refusal then return reply(refusal) end
-rules.done(run, lane, k - 1, member, ARGV[6])
+rules.done(run, lane, k - 1, member, process, ARGV[6])
 
 local r = record('request', id)
 refusal = r and refuse_join(id, r, member) or not r and refuse_open(run, lane, k, ARGV[7])

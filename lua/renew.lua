@@ -28,11 +28,11 @@ rules.check_life()
 local run, job, process = ARGV[1], ARGV[2], ARGV[3]
 local report = cjson.decode(ARGV[6])
 
-for lane, d in pairs(report.done or {}) do rules.done(run, lane, d.k, d.member, d.members, d.gave_up) end
+for lane, d in pairs(report.done or {}) do rules.done(run, lane, d.k, d.member, process, d.members, d.gave_up) end
 
 local parts = {}
 for i, part in ipairs(report.parts or {}) do
-  rules.done(run, part.lane, part.k - 1, part.member, part.members)
+  rules.done(run, part.lane, part.k - 1, part.member, process, part.members)
   parts[i] = renew_part(run, job, process, part)
 end
 rules.go_on()

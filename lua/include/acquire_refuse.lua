@@ -6,7 +6,7 @@ local function refuse_member(run, lane, member, process)
     local r = record('request', open.id)
     local other = r['member:' .. member]
     if other and other ~= process and not rules.has_yielded(r, member) then
-      local heard = rules.alive(run, other)
+      local heard = rules.heard_of_other(run, r, member, process)
       if heard then return { 'TAKEN', 'by', other, 'heard_ms', num(heard) } end
       rules.exited(run, other, 'its process was replaced')
     end

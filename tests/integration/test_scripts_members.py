@@ -234,6 +234,23 @@ def test_a_heartbeat_does_not_take_anothers_place(world: World) -> None:
     assert first.state == "holder_died"
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_heartbeat_does_not_end_a_turn_that_another_has(world: World, asks: bool) -> None:
+    """As of a child that was forked in its parent's turn, whose heartbeat comes while it asks in vain; or
+    that says that it is done with what it has given up."""
+    first, second = world.member("r1"), world.member("r1")
+    second.generation = 1
+    first.register("a")
+    first.hold("a")
+    second.register("a")
+    second.k, second.slices = (2, ("a",)) if asks else (1, ())
+    second.renew(*([second.part()] if asks else []), done=None if asks else 1)
+    assert first.beats()["state"] == "held"
+    world.scripts.advance(20_000)  # not heard of meanwhile
+    second.renew(second.part()) if asks else second.renew(done=1)
+    assert first.state == "yielded"
+
+
 def test_a_silent_process_loses_its_place_to_the_next(world: World) -> None:
     first, second = world.member("r1"), world.member("r1")
     second.generation = 1

@@ -16,6 +16,7 @@ from tests.stateful.state import (
     EPOCH_PATIENCE,
     FORGET_RUN,
     HEAD_START,
+    HEARD,
     MAX_STEP,
     OPEN,
     SWITCH_PATIENCE,
@@ -265,11 +266,21 @@ class Pool:
     def all_have_yielded(self, request: Request, name: str) -> bool:
         return sum(request.has_yielded(one, name) for one in request.joined) >= request.members
 
-    def done(self, run: str, lane: str, k: int, member: str, members: int, *, gave_up: bool = False) -> None:
+    def heard_of_other(self, request: Request, member: str, process: str) -> bool:
+        """Whether another live process is this member of a request."""
+        other = request.joined.get(member, "-")
+        heard = self.runs[request.run].heard.get(other) if other not in ("-", process) else None
+        return heard is not None and self.pool - heard < HEARD
+
+    def done(
+        self, run: str, lane: str, k: int, member: str, members: int, *, process: str, gave_up: bool = False
+    ) -> None:
         """This member has finished every turn up to the k-th, acknowledged or not; or it gave that one up."""
         self.disown_until(run, lane, k, member, members)
         for request in self.open_of(run, lane):
             if request.k > k or not request.takes_part(member):
+                continue
+            if self.heard_of_other(request, member, process):
                 continue
             if gave_up and request.k == k and request.state != "held":
                 self.finish(request, "cancelled")

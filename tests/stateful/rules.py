@@ -8,7 +8,7 @@ from typing import Any
 from slicelock import wire
 from slicelock.keys import request_id
 from tests.stateful.renewals import Answer, Renewals
-from tests.stateful.state import DAY, FIRST_BEAT, FORGET_RUN, HEARD, MAX_RETRY, Block, Request, Run, Slice
+from tests.stateful.state import DAY, FIRST_BEAT, FORGET_RUN, MAX_RETRY, Block, Request, Run, Slice
 
 
 class Reference(Renewals):
@@ -27,7 +27,7 @@ class Reference(Renewals):
         refusal = self.refuse_member(c) or self.refuse_slices(c)
         if refusal:
             return refusal
-        self.done(c.run, c.lane, c.k - 1, c.member, c.members)
+        self.done(c.run, c.lane, c.k - 1, c.member, c.members, process=c.process)
         request = self.requests.get(request_id(c.run, c.lane, c.k))
         refusal = self.refuse_join(request, c) if request else self.refuse_open(c)
         if refusal:
@@ -49,8 +49,7 @@ class Reference(Renewals):
             other = request.joined.get(c.member, "-")
             if other in ("-", c.process) or request.has_yielded(c.member):
                 continue
-            heard = self.runs[c.run].heard.get(other)
-            if heard is not None and self.pool - heard < HEARD:
+            if self.heard_of_other(request, c.member, c.process):
                 return {"outcome": "TAKEN"}
             self.exited(c.run, other)
         return None
@@ -200,10 +199,11 @@ class Reference(Renewals):
 
     def run_renew(self, c: wire.Renew) -> Any:
         for lane, done in c.report.get("done", {}).items():
-            self.done(c.run, lane, done["k"], done["member"], done["members"], gave_up=done["gave_up"])
+            member, members, gave_up = done["member"], done["members"], done["gave_up"]
+            self.done(c.run, lane, done["k"], member, members, process=c.process, gave_up=gave_up)
         told: list[Answer | Request] = []
         for part in c.report["parts"]:
-            self.done(c.run, part["lane"], part["k"] - 1, part["member"], part["members"])
+            self.done(c.run, part["lane"], part["k"] - 1, part["member"], part["members"], process=c.process)
             told.append(self.renew_part(c, part))
         run = self.runs.get(c.run)
         if run is not None:
