@@ -72,7 +72,7 @@ class _Slices:
     def _new_wish(self, phase: str, timeout: float | None, wait: bool, priority: int | None) -> Wish:
         if phase:
             check_name("phase", phase)
-        if timeout is not None and timeout < 0:
+        if timeout is not None and not timeout >= 0:  # not a number neither
             raise ConfigurationError(f"A timeout of {timeout:g} s is not possible.", advice="Use 0 or more.")
         ask = self._priority if priority is None else _checked_priority(priority)
         settings = self._settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,6 +68,7 @@ def test_no_slice_at_all() -> None:
     [
         ({"phase": "a b"}, "phase name 'a b'"),
         ({"timeout": -1.0}, "timeout of -1 s"),
+        ({"timeout": math.nan}, "timeout of nan s"),
         ({"priority": 11}, "Priority 11"),
     ],
 )
