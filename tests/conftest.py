@@ -48,8 +48,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)  # after the order has been made random
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that the others need not wait for it at the end."""
+    """What needs one kind of server runs on one. What takes long begins first, so that the others need not
+    wait for it at the end."""
+    items[:] = [item for item in items if not (item.get_closest_marker("one_server") and _on_another(item))]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _on_another(item: pytest.Item) -> bool:
+    first = wanted_servers()[0]
+    return isinstance(item, pytest.Function) and (
+        hasattr(item, "callspec") and item.callspec.params.get("server", first) != first
+    )
 
 
 def wanted_servers() -> list[str]:

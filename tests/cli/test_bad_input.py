@@ -14,11 +14,7 @@ from slicelock.embedded import EmbeddedServer
 from tests.cli.conftest import Call
 from tests.cli.programs import program
 
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
+pytestmark = pytest.mark.one_server
 
 
 @pytest.mark.parametrize(

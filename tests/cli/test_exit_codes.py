@@ -11,13 +11,14 @@ import pytest
 import redis
 
 from slicelock.__main__ import main as program_main
-from slicelock.embedded import EmbeddedServer
 from slicelock.exits import ExitCode
 from slicelock.keys import Keys
 from tests.cli.conftest import Call, Called
 from tests.cli.programs import program
 from tests.support.stored import edit
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.one_server  # `test_store` looks at what each kind says
 
 READING = {
     "status": ["status"],
@@ -36,12 +37,6 @@ RUNNING = {
 }
 EVERY = READING | WRITING | {"revoke the holder": ["revoke", "a"]} | RUNNING
 SHORT = {"SLICELOCK_STORE_TIMEOUT": "0.5"}
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """The reactions to both kinds are the same; `test_store` looks at what each kind says."""
-    return valkey_server
 
 
 @pytest.fixture

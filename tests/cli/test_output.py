@@ -8,10 +8,11 @@ import subprocess
 import pytest
 
 from slicelock.cli.failures import ExitCode
-from slicelock.embedded import EmbeddedServer
 from tests.cli.conftest import Call
 from tests.cli.programs import SLICELOCK
 from tests.support.world import World
+
+pytestmark = pytest.mark.one_server
 
 PRINTING = {
     "help": "--help",
@@ -25,12 +26,6 @@ PRINTING = {
     "events": "events",
     "doctor": "doctor",
 }
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
 
 
 @pytest.fixture(autouse=True)

@@ -17,13 +17,14 @@ import pytest
 
 from slicelock.cli.child import GuardedCommand
 from slicelock.cli.failures import ExitCode
-from slicelock.embedded import EmbeddedServer
 from slicelock.model import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare, Revoke, Status, Yield
 from tests.cli.programs import alive, program
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.one_server
 
 SLICE = "lic"
 
@@ -52,12 +53,6 @@ class Pool:
     def give(self) -> None:
         """The other run yields."""
         assert self.store.run(Yield("other", "main", 1, "0")).outcome == "YIELDED"
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from slicelock.embedded import EmbeddedServer
 from slicelock.local import LocalAgent
 from slicelock.model import Picture, SliceView
 from slicelock.settings import StoreSettings
@@ -21,13 +20,9 @@ from tests.cli.programs import program
 from tests.cli.test_run import said
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 SLICE = "acc"
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
 
 
 @pytest.fixture

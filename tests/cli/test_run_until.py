@@ -12,17 +12,12 @@ from threading import Thread
 import pytest
 
 from slicelock.cli import hold
-from slicelock.embedded import EmbeddedServer
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Declare
 from tests.cli.programs import program
 
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

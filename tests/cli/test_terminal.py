@@ -16,18 +16,13 @@ from fcntl import ioctl
 
 import pytest
 
-from slicelock.embedded import EmbeddedServer
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare
 from tests.cli.programs import SLICELOCK
 from tests.support.wait import wait_until
 
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
+pytestmark = pytest.mark.one_server
 
 
 class Terminal:

@@ -26,14 +26,10 @@ from tests.support.acl_server import Guarded, acl_file
 from tests.support.tmux import PROMPT, Tmux
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 TOP = f"{sys.executable} -m slicelock top --refresh 0.25"
 MakePane = Callable[..., Tmux]
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import redis
 
-from slicelock.embedded import EmbeddedServer
 from slicelock.settings import StoreSettings
 from slicelock.tui import app
 from slicelock.tui.terminal import Terminal
@@ -21,15 +20,11 @@ from tests.support.scripts import connect
 from tests.support.wait import wait_until
 from tests.support.world import World
 
+pytestmark = pytest.mark.one_server
+
 REFRESH_S = 0.5
 EACH = 100  # events at once
 DRAWINGS, LOOKS = 6, 4
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of server is enough here."""
-    return valkey_server
 
 
 class Counted(Terminal):

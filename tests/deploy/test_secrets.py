@@ -83,6 +83,7 @@ def at_work(guarded: Guarded, tmp_path: Path, request: pytest.FixtureRequest) ->
         yield said
 
 
+@pytest.mark.one_server
 @pytest.mark.parametrize("at_work", ["url", "file"], indirect=True)
 def test_neither_processes_nor_what_they_say_show_it(guarded: Guarded, at_work: Path) -> None:
     wait_until(lambda: running("sleep 60"))

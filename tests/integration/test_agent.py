@@ -181,6 +181,7 @@ def test_a_killed_agent_takes_up_where_it_was(agents: AgentStage) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.one_server
 def test_an_agent_killed_again_and_again_loses_nothing(agents: AgentStage) -> None:
     agent = agents.agent()
     runs = {name: agents.run(name) for name in "ab"}

@@ -7,8 +7,12 @@ import random
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.one_server
 
 A = random.Random(1).randbytes(20_000)
 

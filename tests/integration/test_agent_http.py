@@ -16,11 +16,7 @@ from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
 
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of Redis is enough here."""
-    return valkey_server
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

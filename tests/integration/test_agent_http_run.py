@@ -17,13 +17,9 @@ from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 SIZE = 20_000
-
-
-@pytest.fixture
-def server(valkey_server: EmbeddedServer) -> EmbeddedServer:
-    """One kind of Redis is enough here."""
-    return valkey_server
 
 
 @pytest.fixture

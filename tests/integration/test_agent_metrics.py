@@ -23,6 +23,8 @@ from tests.support.metrics_page import get, samples
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 
 def port_of(agent: LocalAgent) -> int:
     """Where an agent says that it serves."""

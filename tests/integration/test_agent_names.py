@@ -20,6 +20,8 @@ from slicelock.identity import boot_id
 from tests.support.stage import ROOT, AgentStage
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 BOOTS = ("11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000")
 READY = b"slicelock-agent ready: node n1 slices s\n"
 OTHER = "Node n1 is served by another agent, on host "

@@ -15,6 +15,8 @@ from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.stored import edit
 
+pytestmark = pytest.mark.one_server
+
 
 def test_it_says_what_it_serves(agents: AgentStage) -> None:
     agents.agent(slices={"s": "sim:d", "t": "sim:e,sim:f"})

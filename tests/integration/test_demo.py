@@ -123,8 +123,14 @@ def test_the_demo_for_gpus_reports_the_same(demo: Demo, tmp_path_factory: pytest
     assert 0 < facts["saved"] < 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
-@pytest.mark.parametrize("after_s", [0.0, 0.4, 1.0, 3.0, 6.0])
+@pytest.mark.parametrize(
+    ("number", "after_s"),
+    [
+        *((signal.SIGINT, after_s) for after_s in (0.0, 0.4, 1.0, 3.0, 6.0)),
+        (signal.SIGTERM, 0.4),
+        (signal.SIGTERM, 3.0),
+    ],
+)
 def test_a_demo_that_is_stopped_leaves_nothing(demo: Demo, number: signal.Signals, after_s: float) -> None:
     process = demo.start()
     wait_until(demo.processes)

@@ -16,6 +16,8 @@ from tests.support.sides import Side
 from tests.support.stage import AgentStage
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.one_server
+
 JOB = """
 import slicelock
 with slicelock.Slice("a").turn(phase="train"):
