@@ -12,12 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from pydantic import SecretStr
+
 from slicelock import AsyncSlice, AsyncTurn, Slice, Turn
 from slicelock.client.slices import ground_of
 from slicelock.companion import Party, close_all
 from slicelock.model import Picture, RequestView, SliceView
 from slicelock.settings import Settings
 from slicelock.store import Store
+from slicelock.variables import PREFIX
 from slicelock.wire import Declare, Revoke, Status
 
 T = TypeVar("T")
@@ -27,8 +30,8 @@ LIMIT_S = 20.0  # nothing in these tests takes so long
 
 
 @cache
-def _settings(facts: tuple[tuple[str, Any], ...]) -> Settings:
-    """To read the same ones again and again takes longer than a turn."""
+def _settings(facts: tuple[tuple[str, Any], ...], variables: tuple[tuple[str, str], ...]) -> Settings:
+    """To read settings anew for each question would take a quarter of these tests' time."""
     return Settings(**dict(facts))
 
 
@@ -45,8 +48,12 @@ class Side(ABC):
         self.admin = Store(self.settings("admin"), name="admin")
 
     def settings(self, run: str = "r1", **facts: Any) -> Settings:
-        given = {"redis_url": self.url, "pool": self.pool, "job": f"job-{run}", "run": run}
-        return _settings(tuple((given | self.patience | facts).items()))
+        given = {"job": f"job-{run}", "run": run, **self.patience, **facts}
+        variables = tuple((name, value) for name, value in os.environ.items() if name.startswith(PREFIX))
+        place = {"redis_url": SecretStr(self.url), "pool": self.pool}
+        return _settings(tuple(given.items()), variables).model_copy(
+            update={name: value for name, value in place.items() if name not in facts}
+        )
 
     def party(self, run: str = "r1", **facts: Any) -> Party:
         """The party of a run, as its slices use it."""
