@@ -10,8 +10,20 @@
 -- Idempotent: an ended request stays ended.
 --- @include "base"
 --- @include "begin"
+-- Of a request whose record somebody has removed, names may be left: in the pool's sets, and as a slice's holder.
+local function named(id)
+  local found = redis.call('SREM', key('gathering'), id) > 0
+  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do
+    found = redis.call('ZREM', key('queue', s), id) > 0 or (record('slice', s) or {}).request == id or found
+    rules.release(s, id, true)
+  end
+  rules.go_on()
+  return found
+end
+
 local id = ARGV[1]
 local r = record('request', id)
+if not r and named(id) then return reply({ 'REVOKED' }) end
 if not r or r.state == 'ended' then
   return reply({ 'ENDED', 'ended', r and r.outcome or 'not known' })
 end

@@ -18,12 +18,12 @@ end
 local function runs_to_tell(node, report)
   local list, known = {}, report.known or {}
   local function tell(run)
-    local R = record('run', run)
+    local R = run and record('run', run)
     if R and R.rev and R.rev ~= known[run] then list[run] = { rev = R.rev, job = R.job, processes = processes(run) } end
   end
   for s in pairs(report.slices or {}) do
     local S = serves(s, node) and record('slice', s)
-    if S and S.request then tell(record('request', S.request).run) end
+    if S and S.request then tell((record('request', S.request) or {}).run) end
   end
   for run in pairs(known) do tell(run) end
   return list

@@ -12,7 +12,8 @@ function rules.block(s, node, why)
   write('slice', s, { blocked = next(all) and cjson.encode(all) or false })
   event(why and 'blocked' or 'healed', 'slice', s, 'node', node, 'reason', why and why.reason, 'kind', why and why.kind)
   rules.touch_all()
-  if not why or why.kind == 'drain' or S.state ~= 'switching' or #words(record('request', S.request).slices) < 2 then return end
+  local r = S.state == 'switching' and record('request', S.request)
+  if not r or not why or why.kind == 'drain' or #words(r.slices) < 2 then return end
   due('switch|' .. S.request, pool + SWITCH_PATIENCE)
 end
 

@@ -5,8 +5,10 @@ function rules.lease() return tonumber(meta.lease_ms) or LEASE end
 -- fences they have admitted; an agentless one waits for a lease.
 function rules.unsettle(s)
   local S = record('slice', s)
+  if not S then return end   -- somebody has removed its record
   local at = pool + (S.nodes and EPOCH_PATIENCE or rules.lease())
   local changes = { settling = num(at) }
+  if S.request and not record('request', S.request) then changes.state, changes.request = 'free', false end
   if forgettable(S) then changes.fence = S.admitted or '0' end
   for _, node in ipairs(words(S.nodes)) do changes['beat:' .. node] = false end
   if S.kept then changes.unclaimed = S.kept; rules.unkeep_slice(s) end

@@ -1,6 +1,7 @@
 -- The view of a request for `status`; slicelock/model.py reads all views.
 local function request_view(id)
   local r = record('request', id)
+  if not r then return { id = id } end
   local answer = r.state ~= 'held' and rules.answer(id) or {}
   local reason, soonest = r.reason or '', nil
   for i = 2, #answer, 2 do if answer[i] == 'reason' and answer[i + 1] ~= '' then reason = answer[i + 1] end end

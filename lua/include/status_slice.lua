@@ -1,6 +1,7 @@
--- Views of slices, nodes and what gathers, for `status`.
+-- Views of slices, nodes and what gathers, for `status`. Of what is named and has no record, there is the name.
 local function slice_view(s, limit)
   local S, nodes, queue = record('slice', s), {}, {}
+  if not S then return { name = s } end
   for _, node in ipairs(words(S.nodes)) do nodes[node] = S['devices:' .. node] end
   for i, id in ipairs(redis.call('ZRANGE', key('queue', s), 0, limit - 1)) do queue[i] = request_view(id) end
   return { name = s, state = S.state, fence = S.fence, nodes = nodes, settling = S.settling and '1' or '0',
