@@ -18,6 +18,7 @@ from slicelock.errors import SlicelockError, StoreError
 from slicelock.states import RunState
 from slicelock.wire import WAITING, Acquire, AcquireReply, Cancel, Yield
 from slicelock_agent import processes
+from slicelock_agent.backends.base import Truth
 from slicelock_agent.registry import Process, Registry
 from slicelock_agent.store import Runner
 from slicelock_agent.switcher import Switcher
@@ -87,9 +88,14 @@ class Advocate:
     async def look(self) -> None:
         """Ask for those that have frozen since, and go on with what was asked."""
         for switcher in self.switchers():
-            for run in self._saved_from_outside(switcher):
+            for run in [*self._saved_from_outside(switcher), *self._unknown(switcher)]:
                 self.registry.tell_again(run)
-                if (run, switcher.at.name) not in self.pleas and (frozen := self._frozen(run, switcher)):
+                asked = (run, switcher.at.name) in self.pleas
+                if (
+                    not asked
+                    and (frozen := self._frozen(run, switcher))
+                    and await self._is_saved(run, switcher)
+                ):
                     self._begin(run, switcher.at.name, frozen)
         for key, plea in list(self.pleas.items()):
             if not await self._go_on(plea):
@@ -98,6 +104,24 @@ class Advocate:
     def _saved_from_outside(self, switcher: Switcher) -> list[str]:
         stays = () if switcher.at.accelerator.exclusive else switcher.at.page.stays.values()
         return [stay.run for stay in stays if stay.state is RunState.SAVED and stay.image]
+
+    def _unknown(self, switcher: Switcher) -> list[str]:
+        """Runs of the slice that an agent whose journal is gone may have saved."""
+        at, runs = switcher.at, self.registry.runs
+        here = [run for run in runs if any(at.name in one.slices for one in self.registry.processes(run))]
+        unknown = [run for run in here if at.may_be_saved(run) and not at.moved_elsewhere(run)]
+        return [] if at.accelerator.exclusive else [run for run in unknown if run != switcher.wanted.run]
+
+    async def _is_saved(self, run: str, switcher: Switcher) -> bool:
+        """Whether the driver has saved it, which it is asked when nothing else tells."""
+        at = switcher.at
+        if run in at.page.stays:
+            return True
+        subject = at.subject(run, at.page.top)
+        saved = await at.accelerator.strays(subject, at.deadline(subject)) in (Truth.SAVED, Truth.PARTIAL)
+        if not saved:
+            self._put_off(run)
+        return saved
 
     def _frozen(self, run: str, switcher: Switcher) -> Process | None:
         """A process of the run that is alive, could go on, and does not."""

@@ -11,11 +11,12 @@ from functools import partial
 
 from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import boot_id
-from slicelock.keys import Keys
+from slicelock.keys import NAME, Keys
 from slicelock.metrics import check_installed
+from slicelock.model import Picture
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
-from slicelock.wire import Beat
+from slicelock.wire import Beat, Status
 from slicelock_agent import backends, clocked, exchanges
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
@@ -28,7 +29,7 @@ from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
-from slicelock_agent.registry import Registry
+from slicelock_agent.registry import Registry, Run
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import cancelled, supervised
 from slicelock_agent.switcher import Switcher
@@ -84,6 +85,8 @@ class Agent:
         await self._introduce(self._pulse.facts.question())
         for name in self._slices:
             await self._declarer.declare(name)
+        if self._new:
+            await self._recall()
         await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
@@ -162,6 +165,20 @@ class Agent:
             )
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
         serve()
+
+    async def _recall(self) -> None:
+        """Without a journal: look up the runs that this node's last agent has told to be saved; what is true
+        of them is to be found out.
+        """
+        reply = await reached(lambda: self._store.run(Status("", 0)))
+        assert self._registry is not None
+        for node in Picture.of(self._settings.pool, reply.picture).nodes:
+            reports = node.reports.items() if node.name == self._settings.node else ()
+            told = [
+                run for name, report in reports if name in self._slices for run in report.get("saved") or ()
+            ]
+            for run in filter(NAME.fullmatch, map(str, told)):
+                self._registry.runs.setdefault(run, Run(run))
 
     def _listener(self) -> tuple[Listener, Callable[[], None]]:
         """What counts what happens, and what serves that once there is something to tell."""

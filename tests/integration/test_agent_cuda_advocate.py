@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from slicelock_agent.advocate import BREATH_S, FIRST_REST_S, SILENCE_S, Advocate
+from slicelock_agent.backends.base import Truth
 from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.reconcile import Stay
 from slicelock_agent.registry import Run
@@ -37,11 +38,25 @@ class Stage:
         registry.processes = lambda run: found
         self.process.heard_at, self.told = self.now, 0
         self.stay = Stay("r", RunState.SAVED, image="r@1")
-        page = SimpleNamespace(stays={"r": self.stay})
         self.waits = False
-        accelerator = SimpleNamespace(waits=lambda pid: self.waits, exclusive=False)
-        switcher: Any = SimpleNamespace(at=SimpleNamespace(name="s", page=page, accelerator=accelerator))
-        self.page = page
+        self.strays, self.looked = Truth.LOADED, 0
+
+        async def strays(subject: object, deadline: float) -> Truth:
+            self.looked += 1
+            return self.strays
+
+        accelerator = SimpleNamespace(waits=lambda pid: self.waits, exclusive=False, strays=strays)
+        at = SimpleNamespace(
+            name="s",
+            page=SimpleNamespace(stays={"r": self.stay}, top=1),
+            accelerator=accelerator,
+            may_be_saved=lambda run: run not in self.page.stays,
+            moved_elsewhere=lambda run: False,
+            subject=lambda run, fence: (run, fence),
+            deadline=lambda subject: 1.0,
+        )
+        switcher: Any = SimpleNamespace(at=at, wanted=SimpleNamespace(run=""))
+        self.page = at.page
         self.in_touch_since = 0.0
         self.advocate = Advocate(
             store, "n1", registry, lambda: [switcher], lambda: self.in_touch_since, clock=lambda: self.now
@@ -173,6 +188,28 @@ async def test_only_runs_that_the_driver_saved_can_freeze(stage: Stage) -> None:
     stage.page.stays = {"r": Stay("r", RunState.SAVED, hooked=True)}
     await stage.after(SILENCE_S + 1)
     assert await stage.holder() is None
+
+
+async def test_a_run_that_only_the_driver_knows_to_be_saved_can_freeze(stage: Stage) -> None:
+    stage.page.stays, stage.process.slices = {}, ("s",)
+    await stage.after(2, heard=True)
+    assert stage.looked == 0
+    await stage.after(SILENCE_S + 1)
+    assert (stage.looked, await stage.holder()) == (1, None)  # it is busy with something else
+    stage.strays = Truth.SAVED
+    await stage.after(FIRST_REST_S - 1)
+    assert stage.looked == 1
+    await stage.after(2)
+    assert (await stage.holder()).run == "r"  # type: ignore[union-attr]
+    stage.page.stays = {"r": stage.stay}
+    await stage.after(2, heard=True)
+    assert await stage.holder() is None
+
+
+async def test_what_is_saved_elsewhere_or_not_on_this_slice_is_not_asked_about(stage: Stage) -> None:
+    stage.page.stays, stage.process.slices, stage.strays = {}, ("other",), Truth.SAVED
+    await stage.after(SILENCE_S + 1)
+    assert (stage.looked, await stage.holder()) == (0, None)
 
 
 async def test_a_run_that_beats_on_while_it_waits_for_its_gpu(stage: Stage) -> None:

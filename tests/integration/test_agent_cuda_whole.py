@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -105,14 +106,18 @@ class Node:
         picture = Picture.of(self.settings.pool, (await self.store.run(Status())).picture)
         return picture.slices[0], picture.nodes[0].reports.get("trainers", {})
 
-    async def close(self) -> None:
-        for client in self.clients:
-            client.close()
+    async def stop(self) -> None:
         if self._serving is not None:
             self._stop.set()
             await self._serving
+            self._stop.clear()
         if self.agent is not None:
             await self.agent.close()
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        await self.stop()
         self.store.close()
 
 
@@ -147,6 +152,29 @@ async def test_two_runs_share_a_gpu(node: Node) -> None:
     await wait_until_async(lambda: told(node, {GPU: {"used": 30 * GIB, "total": SIZE, "busy": 50}}))
 
 
+async def test_an_agent_without_its_journal_knows_again_whom_it_saved(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_yet() -> None:
+        """Two agents of this test use the loop's threads."""
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "shutdown_default_executor", not_yet)
+    await node.start(trainers=("0",))
+    a, b = node.client("a"), node.client("b")
+    await a.turn()
+    node.world.add(a.pid, {GPU: 30 * GIB})
+    await b.turn()
+    node.world.add(b.pid, {GPU: 60 * GIB})
+    await node.stop()
+    shutil.rmtree(node.settings.state_dir)
+    await node.start(trainers=("0",))
+    assert node.agent is not None
+    registry = node.agent._registry
+    assert registry is not None
+    await wait_until_async(lambda: [one.found.pid for one in registry.processes("a")] == [a.pid])
+    assert node.world.state(a.pid) == "checkpointed"
+
+
 async def told(node: Node, devices: Any) -> bool:
     return (await node.view())[1].get("devices") == devices
 
@@ -168,7 +196,7 @@ async def test_a_first_turn_without_the_free_memory_waits(
     hog, a = node.client("hog"), node.client("a")
     node.world.add(hog.pid, {GPU: 50 * GIB})
     waiting = asyncio.create_task(a.say())
-    await wait_until_async(lambda: blocked(node, f"process {hog.pid}"))
+    await wait_until_async(lambda: blocked(node, f"process {hog.pid}"), 30)  # two interpreters start first
     node.world.change(hog.pid, mem={})
     assert await waiting == "held"
     assert await a.say() == "yielded"
