@@ -98,8 +98,10 @@ def ground_of(settings: Settings) -> Ground:
 
 
 def _checked_priority(priority: int) -> int:
-    if not -10 <= priority <= 10:
-        raise ConfigurationError(f"Priority {priority} is not allowed.", advice="Use -10 to 10.")
+    if priority not in range(-10, 11):
+        raise ConfigurationError(
+            f"Priority {priority} is not allowed.", advice="Use a whole number, -10 to 10."
+        )
     return priority
 
 
