@@ -112,7 +112,7 @@ def _until_held(ledger: Ledger, part: Part) -> Flow[None]:
                 raise NotGranted(f"No turn on {named(part)}. {failure}") from None
             yield from _take_back(ledger, part, str(failure))
             reply = AcquireReply(UNDECIDED, str(failure).rstrip("."))
-        except (StoreUnavailable, StoreTimeout) as failure:
+        except (StoreUnavailable, StoreTimeout, ConfigurationError) as failure:  # it was right once
             if not ledger.registered or not part.wish.wait:
                 raise
             reply = AcquireReply(UNDECIDED, str(failure))

@@ -70,6 +70,7 @@ def test_no_slice_at_all() -> None:
         ({"timeout": -1.0}, "timeout of -1 s"),
         ({"timeout": math.nan}, "timeout of nan s"),
         ({"priority": 11}, "Priority 11"),
+        ({"priority": 1.5}, "Priority 1.5"),
     ],
 )
 def test_a_bad_wish(side: Side, wish: dict[str, Any], says: str) -> None:
@@ -176,6 +177,33 @@ def test_a_server_at_its_memory_limit(side: Side) -> None:
         finally:
             admin.config_set("maxmemory", "0")
     side.give(waiting.result(20))
+    assert side.requests() == []
+
+
+def test_a_password_and_rights_that_are_changed(side: Side) -> None:
+    """Whoever was served before waits until they are right again; turns go on."""
+    turn = side.acquire("a", run="r1")
+    side.give(side.acquire("b", run="r2"))
+    with connect(side.url) as admin:
+        for new, wrong, right in (
+            ("r3", ("-evalsha", "-eval"), ("+@all",)),
+            ("r4", ("resetpass",), ("nopass",)),
+        ):
+            admin.execute_command("ACL", "SETUSER", "default", *wrong)
+            try:
+                for kind in ("normal", "pubsub"):
+                    admin.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+                with pytest.raises(errors.AcquireTimeout, match=r"refuses|rights"):
+                    side.acquire("b", run="r2", timeout=0.5)
+                waiting = side.ask("b", run="r2")
+                with pytest.raises(errors.ConfigurationError, match=r"refuses|rights"):
+                    side.acquire("b", run=new)
+                turn.check()
+                assert not waiting.done()
+            finally:
+                admin.execute_command("ACL", "SETUSER", "default", *right)
+            side.give(waiting.result(20))
+    side.give(turn)
     assert side.requests() == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from slicelock import errors
 from slicelock.codec import Command, Reply
-from slicelock.errors import StoreError, StoreTimeout, StoreUnavailable
+from slicelock.errors import ConfigurationError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire
 from slicelock.protocol.ledger import Done
 from slicelock.wire import Acquire, AcquireReply, Cancel, Register
@@ -81,6 +81,11 @@ def test_the_same_question_is_repeated_after_a_lost_reply() -> None:
     hand, _, _ = ask(StoreTimeout(), StoreUnavailable(), HELD, ledger=registered())
     assert numbers(hand) == [1, 1, 1]
     assert all(0 < wait <= 1 for wait in hand.waits)
+
+
+def test_a_password_that_is_refused_later_is_waited_for() -> None:
+    hand, _, _ = ask(ConfigurationError("refused"), HELD, ledger=registered())
+    assert numbers(hand) == [1, 1]
 
 
 def test_redis_that_was_never_reached_is_an_error_at_once() -> None:
