@@ -37,17 +37,17 @@ redis.call('SADD', key('nodes'), node)
 write('node', node, { beat_ms = num(pool), epoch = meta.epoch, agent = ARGV[2], version = ARGV[3], silent = false })
 if was_silent then event('heard', 'node', node) end
 
-for _, s in ipairs(words(record('node', node).slices)) do wake(s, node) end
+for _, s in ipairs(words(record('node', node).slices)) do apart(wake, s, node) end
 for s, shown in pairs(said.slices or {}) do
-  if serves(s, node) then take_report(s, node, shown) end
+  if apart(serves, s, node) then apart(take_report, s, node, shown) end
 end
 local results = take_results(node, said.results or {})
-for _, gone in ipairs(said.exits or {}) do rules.exit_seen(gone.run, gone.process) end
-for _, command in ipairs(said.commands or {}) do post_command(node, command) end
+for _, gone in ipairs(said.exits or {}) do apart(rules.exit_seen, gone.run, gone.process) end
+for _, command in ipairs(said.commands or {}) do apart(post_command, node, command) end
 rules.go_on()
 
 local more = redis.call('ZCOUNT', DEADLINES, '-inf', '(' .. num(pool)) > 0
-local answer = { 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0', 'wanted', cjson.encode(wanted_slices(node, said)),
+local answer = { 'OK', 'epoch', meta.epoch, 'more', more and '1' or '0', 'wanted', wanted_slices(node, said),
                  'runs', cjson.encode(runs_to_tell(node, said)), 'results', results }
 due('node|' .. node, pool + ARGV[4])   -- last: a beat that fails puts nobody's silence off
 return reply(answer)

@@ -12,7 +12,7 @@
 local s, ALL_NODES = ARGV[1], '*'
 if not record('slice', s) then return reply({ 'NO_SUCH_SLICE' }) end
 local reason = ARGV[2] == '1' and s .. ' is draining' .. (ARGV[3] ~= '' and ': ' .. ARGV[3] or '') or nil
-local known = rules.block_of(s, ALL_NODES)
+local known = rules.blocks(s)[ALL_NODES]
 -- Where no reason is given, the first one's stays.
 if not (known and reason and ARGV[3] == '') and reason ~= (known or {}).reason then
   rules.block(s, ALL_NODES, reason and { kind = 'drain', reason = reason })

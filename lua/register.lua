@@ -13,8 +13,8 @@
 --- @include "names"
 --- @include "shallow"
 check_names(ARGV[1])
-local ok, hooks = pcall(cjson.decode, ARGV[6])
-assert(ok and type(hooks) == 'table' and (hooks[1] or not next(hooks)) and shallow(hooks), 'hooks that make no sense')
+local decoded, hooks = pcall(cjson.decode, ARGV[6])
+assert(decoded and type(hooks) == 'table' and (hooks[1] or not next(hooks)) and shallow(hooks), 'hooks that make no sense')
 --- @include "base"
 --- @include "begin"
 local run, process, nothing = ARGV[1], ARGV[3], { 'OK', 'lanes', '{}' }

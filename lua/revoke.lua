@@ -13,10 +13,11 @@
 -- Of a request whose record somebody has removed, names may be left: in the pool's sets, and as a slice's holder.
 local function named(id)
   local found = redis.call('SREM', key('gathering'), id) > 0
-  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do
+  local function take_from(s)
     found = redis.call('ZREM', key('queue', s), id) > 0 or (record('slice', s) or {}).request == id or found
     rules.release(s, id, true)
   end
+  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do apart(take_from, s) end
   rules.go_on()
   return found
 end

@@ -12,6 +12,7 @@
 --- @include "limits"
 --- @include "time"
 --- @include "records"
+--- @include "apart"
 --- @include "tell"
 --- @include "life"
 --- @include "slices"
@@ -19,6 +20,7 @@
 --- @include "free"
 --- @include "answer"
 --- @include "answer_not_held"
+--- @include "status_view"
 --- @include "status_request"
 --- @include "status_slice"
 raw = read_time()
@@ -30,11 +32,12 @@ if ARGV[1] ~= '' and not record('slice', ARGV[1]) then return { 'NO_SUCH_SLICE' 
 
 local names = ARGV[1] ~= '' and { ARGV[1] } or redis.call('SMEMBERS', key('slices'))
 table.sort(names)
-local slices, gathering = {}, {}
-for i, s in ipairs(names) do slices[i] = slice_view(s, ARGV[2] * (s == ARGV[3] and 20 or 1)) end
+local slices = {}
+for i, s in ipairs(names) do slices[i] = show(view_slice, s, ARGV[2] * (s == ARGV[3] and 20 or 1)) end
 
 local nodes = redis.call('SMEMBERS', key('nodes'))
 table.sort(nodes)
-for i, node in ipairs(nodes) do nodes[i] = node_view(node) end
-return { 'OK', 'picture', cjson.encode({ epoch = meta.epoch or '1', now_ms = now, slices = slices, nodes = nodes,
-                                         gathering = gathering_views() }) }
+for i, node in ipairs(nodes) do nodes[i] = show(view_node, node) end
+local now_in_json = '"epoch":' .. cjson.encode(meta.epoch or '1') .. ',"now_ms":"' .. now .. '"'
+return { 'OK', 'picture', '{' .. now_in_json .. ',"slices":' .. array(slices) .. ',"nodes":' .. array(nodes)
+                          .. ',"gathering":' .. gathering_views() .. '}' }

@@ -8,9 +8,10 @@
 --- @include "keys"
 --- @include "lists"
 --- @include "records"
+--- @include "apart"
 --- @include "serves"
 --- @include "beat_wanted"
 meta = record('meta') or {}
 if meta.schema and meta.schema ~= '1' then return { 'SCHEMA', 'found', meta.schema, 'expected', '1' } end
 local wanted = wanted_slices(ARGV[1], { slices = { [ARGV[2]] = true } })
-return { 'OK', 'epoch', meta.epoch or '1', 'wanted', cjson.encode(wanted) }
+return { 'OK', 'epoch', meta.epoch or '1', 'wanted', wanted }

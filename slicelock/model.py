@@ -132,7 +132,10 @@ class _Reader:
 
     def one(self, kind: str, raw: Any, view: Callable[[dict[str, Any]], T]) -> T | None:
         try:
-            return view(_cleaned(raw))
+            facts = _mapping(_cleaned(raw))
+            if why := facts.get("senseless"):
+                raise ValueError(why)
+            return view(facts)
         except SENSELESS as failure:
             facts = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
             name = facts.get("name") or facts.get("id") or "of no name"
@@ -147,13 +150,13 @@ class _Reader:
             fence=int(raw["fence"]),
             nodes={node: tuple(devices.split()) for node, devices in _mapping(raw["nodes"]).items()},
             settling=raw["settling"] == "1",
-            blocked={node: _mapping(why) for node, why in _mapping(raw["blocked"]).items()},
+            blocked={node: _block(why) for node, why in _told(raw["blocked"]).items()},
             kept=str(raw["kept"]),
             holder=self.one("request", holder, _request) if holder else None,
             queue=self.all("request", raw["queue"], _request),
             queued=int(raw["queued"]),
             since_ms=max(0, int(raw["since_ms"])),
-            settings=_mapping(raw["settings"]),
+            settings=_told(raw["settings"]),
         )
 
 
@@ -175,6 +178,13 @@ def _mapping(raw: object) -> dict[str, Any]:
     if raw and not isinstance(raw, Mapping):
         raise TypeError(f"{raw!r:.80} is no object")
     return dict(cast(Mapping[str, Any], raw or {}))
+
+
+def _block(raw: object) -> dict[str, Any]:
+    why = _mapping(raw)
+    if not isinstance(why.get("reason", ""), str):
+        raise TypeError(f"what blocks it, {why['reason']!r:.80}, is no text")
+    return why
 
 
 def _among(known: frozenset[str], word: str) -> str:
@@ -203,9 +213,13 @@ def _node(raw: Mapping[str, Any]) -> NodeView:
     )
 
 
+def _told(told: object) -> dict[str, Any]:
+    """The script passes on JSON as text; recorded pictures have it as an object."""
+    return _mapping(_cleaned(json.loads(told) if isinstance(told, str) else told))
+
+
 def _report(told: object) -> dict[str, Any]:
-    """The script passes an agent's JSON on as text; recorded pictures have it as an object."""
-    report = _mapping(_cleaned(json.loads(told) if isinstance(told, str) else told))
+    report = _told(told)
     for what in ("loaded", "saved"):
         if not isinstance(report.get(what) or [], list):
             raise TypeError(f"what is {what} is no list")

@@ -10,7 +10,7 @@ end
 local function disowned(id, r, member)
   local was_its = false
   for _, s in ipairs(words(meta.keeping)) do
-    if record('slice', s).kept == id then was_its = rules.disown(s, member, r.members) or was_its end
+    if (record('slice', s) or {}).kept == id then was_its = rules.disown(s, member, r.members) or was_its end
   end
   return was_its
 end

@@ -6,6 +6,7 @@
 --- @include "limits"
 --- @include "time"
 --- @include "records"
+--- @include "apart"
 --- @include "tell"
 --- @include "life"
 --- @include "slices"

@@ -2,7 +2,7 @@
 
 -- A beat ends the node's silence.
 local function wake(s, node)
-  local why = (record('slice', s) or {}).blocked and rules.block_of(s, node)
+  local why = (record('slice', s) or {}).blocked and rules.blocks(s)[node]
   if why and why.kind == 'silent' then rules.block(s, node, nil) end
 end
 

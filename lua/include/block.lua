@@ -6,7 +6,7 @@ end
 -- Each node's reason for which a slice is blocked; `why` nil heals.
 function rules.block(s, node, why)
   local S = record('slice', s)
-  local all = S.blocked and cjson.decode(S.blocked) or {}
+  local all = rules.blocks(s)
   if not why and not all[node] then return end
   all[node] = why
   write('slice', s, { blocked = next(all) and cjson.encode(all) or false })

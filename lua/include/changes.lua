@@ -18,9 +18,10 @@ end
 
 local function flush()
   for full, fields in pairs(changed) do
+    local sound, text = pcall(cjson.encode, fields)   -- what somebody has written that cannot be, such as NaN, stays as it is
     if not fields then redis.call('DEL', full)
-    elseif lives[full] then redis.call('SET', full, cjson.encode(fields), 'PX', lives[full])
-    else redis.call('SET', full, cjson.encode(fields), 'KEEPTTL') end
+    elseif sound and lives[full] then redis.call('SET', full, text, 'PX', lives[full])
+    elseif sound then redis.call('SET', full, text, 'KEEPTTL') end
   end
   changed = {}
 end

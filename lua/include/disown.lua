@@ -10,7 +10,7 @@ end
 -- The run's member is past turn k: it holds neither that turn nor an earlier one.
 function rules.disown_until(run, lane, k, member, members)
   for _, s in ipairs(words(meta.keeping)) do
-    local its_run, its_lane, its_k = string.match(record('slice', s).kept, '^(.+)/(.+)/(%d+)$')
+    local its_run, its_lane, its_k = string.match((record('slice', s) or {}).kept or '', '^(.+)/(.+)/(%d+)$')
     if its_run == run and its_lane == lane and tonumber(its_k) <= k then rules.disown(s, member, members) end
   end
 end

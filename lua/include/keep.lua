@@ -15,7 +15,7 @@ end
 
 function rules.unkeep(id)
   for _, s in ipairs(words(meta.keeping)) do
-    if record('slice', s).kept == id then rules.unkeep_slice(s) end
+    if (record('slice', s) or {}).kept == id then rules.unkeep_slice(s) end
   end
 end
 --- @include "disown"

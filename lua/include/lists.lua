@@ -6,6 +6,7 @@ local function words(text)
   local list = split[text or '']
   if list then return list end
   list = {}
+  if type(text) ~= 'string' then return list end
   for word in string.gmatch(text, '%S+') do list[#list + 1] = word end
   split[text] = list
   return list

@@ -21,7 +21,7 @@ function rules.look(s, from)
     if budget == 0 then return due('scan|' .. s .. '|' .. num(from + i - 1), pool - 1) end
     budget = budget - 1
     local r = record('request', id)
-    if r and startable(id, r, s) then return try_start(id, r) end
+    if r and r.state == 'queued' and startable(id, r, s) then return try_start(id, r) end
     if not rules.passed_over(id, s) then return end
   end
   if #ids == SCAN then due('scan|' .. s .. '|' .. num(from + SCAN), pool - 1) end

@@ -20,6 +20,6 @@ function rules.new_epoch(life)
   local epoch = num(math.max(meta.epoch, told_epoch) + 1)
   write('meta', nil, { epoch = epoch, run_id = life, quiet_until = num(pool + rules.lease()) })
   event('epoch', 'epoch', epoch, 'run_id', life)
-  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do rules.unsettle(s) end
+  for _, s in ipairs(redis.call('SMEMBERS', key('slices'))) do apart(rules.unsettle, s) end
 end
 --- @include "settle"

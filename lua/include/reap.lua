@@ -14,7 +14,7 @@ function rules.reap(list)
   undue(unpack(list))
   for _, entry in ipairs(list) do
     local kind, what = string.match(entry, '^(%a+)|(.+)$')
-    on_due[kind](what)
+    if on_due[kind] then apart(on_due[kind], what) end
   end
   rules.go_on()
   flush()

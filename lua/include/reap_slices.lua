@@ -16,7 +16,7 @@ end
 
 function on_due.retry(s)
   local S = record('slice', s)
-  for node, why in pairs(S and S.blocked and cjson.decode(S.blocked) or {}) do
+  for node, why in pairs(S and S.blocked and rules.blocks(s) or {}) do
     local at = tonumber(why['until'])
     if at and at > pool then due('retry|' .. s, at) elseif at then rules.block(s, node, nil) end
   end

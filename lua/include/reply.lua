@@ -1,10 +1,14 @@
 -- Everything that can start now starts.
+local function go_on_with(s, from)
+  local S = record('slice', s)
+  if S and S.state == 'free' and not S.settling and rules.waiting(s) > 0 then rules.look(s, from) end
+end
+
 function rules.go_on()
   local s, from = next(touched)
   while s do
     touched[s] = nil
-    local S = record('slice', s)
-    if S and S.state == 'free' and not S.settling and rules.waiting(s) > 0 then rules.look(s, from) end
+    apart(go_on_with, s, from)
     s, from = next(touched)
   end
 end

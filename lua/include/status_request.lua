@@ -1,7 +1,11 @@
--- The view of a request for `status`; slicelock/model.py reads all views.
-local function request_view(id)
-  local r = record('request', id)
-  if not r then return { id = id } end
+-- The view of a request for `status`.
+local NUMBERS = { 'k', 'priority', 'members', 'lease_ms', 'wait_ms', 'tick', 'asked' }
+local TEXTS = { 'run', 'job', 'lane', 'slices', 'joined', 'state' }
+
+local function view_request(id)
+  local r = assert(record('request', id), 'it is not there, or no record')
+  for _, field in ipairs(NUMBERS) do assert(tonumber(r[field]), 'its ' .. field .. ' is no number') end
+  for _, field in ipairs(TEXTS) do assert(type(r[field]) == 'string', 'its ' .. field .. ' is no text') end
   local answer = r.state ~= 'held' and rules.answer(id) or {}
   local reason, soonest = r.reason or '', nil
   for i = 2, #answer, 2 do if answer[i] == 'reason' and answer[i + 1] ~= '' then reason = answer[i + 1] end end

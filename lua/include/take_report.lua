@@ -1,7 +1,7 @@
 -- What a node reports of a slice is kept, heals what it can heal, and may settle the slice or raise its fence.
 local function take_report(s, node, shown)
   local S = record('slice', s)
-  local why = S.blocked and rules.block_of(s, node)
+  local why = S.blocked and rules.blocks(s)[node]
   if not (sane(S, shown.top) and sane(S, shown.fence)) then
     local reason = 'node ' .. node .. ' reports a fence that cannot be: ' .. tostring(shown.top)
     if not why or why.kind ~= 'fence' then rules.block(s, node, { kind = 'fence', reason = reason }) end

@@ -15,6 +15,6 @@ local function take_result(node, result)
 end
 
 local function take_results(node, list)
-  for i, result in ipairs(list) do list[i] = take_result(node, result) end
+  for i, result in ipairs(list) do list[i] = apart(take_result, node, result) or 'STALE' end
   return #list > 0 and cjson.encode(list) or '[]'
 end

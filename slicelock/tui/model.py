@@ -208,6 +208,11 @@ class View:
             return News(f"no answer {told}", now_s, bad=True)
         if self.news and now_s - self.news.at < NEWS_S:
             return self.news
+        if self.picture and self.picture.senseless:
+            name, why = next(iter(self.picture.senseless.items()))
+            others = len(self.picture.senseless) - 1
+            more = f" ({others} more: slicelock status)" if others else ""
+            return News(f"the record {name} makes no sense{more}: {why}", now_s, bad=True)
         return None
 
     def totals(self, now_s: float) -> Totals:

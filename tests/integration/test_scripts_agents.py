@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -103,7 +104,7 @@ def test_an_agent_without_slices_is_known_too(world: World) -> None:
 
 def test_wanted_carries_the_slices_settings(world: World) -> None:
     world.declare("d", "n1", fallback=["hooks", "kill"])
-    settings = world.agent("n1").wanted()["d"]["settings"]
+    settings = json.loads(world.agent("n1").wanted()["d"]["settings"])
     assert settings == {"fallback": ["hooks", "kill"]}
 
 

@@ -21,7 +21,7 @@ def record(client: redis.Redis, key: str) -> dict[str, str]:
     return json.loads(text) if text else {}
 
 
-def edit(client: redis.Redis, key: str, **fields: str) -> None:
+def edit(client: redis.Redis, key: str, **fields: Any) -> None:
     """Change a record behind the scripts' back."""
     client.set(key, json.dumps({**record(client, key), **fields}), keepttl=True)
 

@@ -44,6 +44,13 @@ def _failover(view: View) -> None:
     view.take_picture(replace(view.picture, epoch=view.picture.epoch + 1), 0.0)
 
 
+def _senseless(view: View) -> None:
+    assert view.picture is not None
+    bad = {"slice samplers": "its fence is no number", "request r7/main/3": "it has no 'state'"}
+    rest = tuple(one for one in view.picture.slices if one.name != "samplers")
+    view.take_picture(replace(view.picture, slices=rest, senseless=bad), 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """How a state is looked at: the size, what happens before, the keys, the seconds since the picture."""
@@ -93,6 +100,8 @@ LOOKS = {
     "trouble-80x24-draining": Look("trouble", 80, 24, ("down", "d")),
     "trouble-100x30": Look("trouble", 100, 30, ("end",)),
     "trouble-150x32-kept": Look("trouble", 150, 32, ("j", "j", "j")),
+    "senseless-80x24": Look("busy", 80, 24, before=_senseless),
+    "senseless-150x32": Look("busy", 150, 32, before=_senseless),
     "empty-80x24": Look("empty", 80, 24),
 }
 
