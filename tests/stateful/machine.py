@@ -24,6 +24,17 @@ HOUR_MS, FAR_MS = 3_600_000, 3 * DAY
 Wish = tuple[tuple[str, ...], int]
 
 
+def caller(command: wire.Command) -> str:
+    """Which process or node says this; empty: an operator, or somebody who does not tell."""
+    match command:
+        case wire.Acquire() | wire.Renew() | wire.Register():
+            return command.process
+        case wire.Beat() | wire.Results():
+            return command.node
+        case _:
+            return ""
+
+
 class Base(RuleBasedStateMachine):
     """Three runs (one of two members, one with two lanes), three slices, two nodes."""
 
@@ -43,7 +54,8 @@ class Base(RuleBasedStateMachine):
         self.plans: dict[tuple[str, str, int], Wish] = {}
         self.marks: list[tuple[Backup, Reference]] = []
         self.last: wire.Command | None = None
-        self.late: list[wire.Command] = []
+        self.late: list[tuple[wire.Command, int]] = []
+        self.epochs: dict[str, int] = {}  # by process or node: the highest that it was told
         self.hold_next = False
         self.launches = 0
         self.told: dict[str, tuple[int, str]] = {}
@@ -71,13 +83,18 @@ class Base(RuleBasedStateMachine):
 
     def call(self, command: wire.Command, lost: bool = False) -> Any:
         """The reply, or None when it or the call itself got lost."""
+        who = caller(command)
+        told = self.epochs.get(who, 0)
         if self.hold_next:
             self.hold_next = False
-            self.late.append(command)
+            self.late.append((command, told))
             return None
         self.last = command
-        reply = self.pair.run(command)
-        return None if lost else reply
+        reply = self.pair.run(command, told)
+        if lost:
+            return None
+        self.epochs[who] = max(told, getattr(reply, "epoch", 0)) if who else 0
+        return reply
 
     def mark(self) -> None:
         """Remember what the server knows now, for a later failover."""
@@ -86,6 +103,12 @@ class Base(RuleBasedStateMachine):
     def new_life(self, known: tuple[Backup, Reference] | None) -> None:
         """The server has a new life, with everything or as of a checkpoint; calls under way are lost."""
         self.pair.fail_over(known)
+        self.late.clear()
+        self.failed_over_at = self.scripts.now_ms
+
+    def be_back(self, known: tuple[Backup, Reference]) -> None:
+        """The server of a checkpoint is the primary again, in its life of that time."""
+        self.pair.be_back(known)
         self.late.clear()
         self.failed_over_at = self.scripts.now_ms
 

@@ -29,11 +29,12 @@ class Pair:
         self._floor: dict[str, int] = {}
         self._states: dict[str, RequestState] = {}
 
-    def run(self, command: wire.Command) -> wire.Reply:
-        """Run a command on both, and compare the answers and what is stored afterwards."""
-        reply = self.scripts.run(command)
+    def run(self, command: wire.Command, told: int = 0) -> wire.Reply:
+        """Run a command on both, of a caller that was told this epoch, and compare the answers and what is
+        stored afterwards."""
+        reply = self.scripts.run(command, told)
         self.seen = stored(self.scripts.client, self.scripts.keys)
-        answer = self.reference.run(command, self.scripts.now_ms, self.scripts.run_id)
+        answer = self.reference.run(command, self.scripts.now_ms, self.scripts.run_id, told)
         told = _told(reply, answer)
         assert told == answer, f"{command}: the server answers {told}, the reference {answer}"
         lines = difference(self.seen, of_reference(self.reference))
@@ -49,13 +50,21 @@ class Pair:
     def fail_over(self, checkpoint: tuple[Backup, Reference] | None) -> None:
         """Another life of the server, with everything or without what came after a checkpoint."""
         if checkpoint is not None:
-            backup, reference = checkpoint
-            self.scripts.restore(backup)
-            self.reference = copy.deepcopy(reference)
-            self._floor.clear()
-            self._states.clear()
+            self._restore(checkpoint)
         self.lives += 1
         self.scripts.new_run_id(f"life{self.lives}")
+
+    def be_back(self, checkpoint: tuple[Backup, Reference]) -> None:
+        """The server of a checkpoint again: in the life of that time, with what it knew then."""
+        self._restore(checkpoint)
+        self.scripts.new_run_id(self.reference.life)
+
+    def _restore(self, checkpoint: tuple[Backup, Reference]) -> None:
+        backup, reference = checkpoint
+        self.scripts.restore(backup)
+        self.reference = copy.deepcopy(reference)
+        self._floor.clear()
+        self._states.clear()
 
     def check(self) -> None:
         """What is stored makes sense, no fence fell, and nobody waits who could start."""

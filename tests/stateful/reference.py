@@ -47,7 +47,7 @@ class Pool:
 
     # ------------------------------------------------------------ time
 
-    def begin(self, raw: int, life: str) -> None:
+    def begin(self, raw: int, life: str, told: int) -> None:
         """What every script does first."""
         self.raw = raw
         step = raw - (self.last_raw if self.last_raw is not None else raw)
@@ -55,8 +55,8 @@ class Pool:
             self.pool += step
         self.last_raw = raw
         self.asking = ""  # the request whose member asks for it right now
-        if self.life not in ("", life):
-            self.epoch += 1
+        if self.life not in ("", life) or told > self.epoch:
+            self.epoch = max(self.epoch, told) + 1
             self.quiet_until = self.pool + self.lease()
             for name in self.slices:
                 self.unsettle(name)

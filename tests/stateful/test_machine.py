@@ -141,7 +141,7 @@ class Machine(Base):
         """It is killed, and an agent sees it or nobody does, or it says so itself. Another one takes over."""
         process = self.processes[at]
         if late:
-            self.late.append(process.register())
+            self.late.append((process.register(), 0))
         if how == "says so":
             self.call(process.register(gone=True))
         self.gone(process, how == "seen")
@@ -208,12 +208,27 @@ class Machine(Base):
     @precondition(lambda self: self.late)
     @rule(at=st.integers(0, 3))
     def deliver_a_call_late(self, at: int) -> None:
-        self.pair.run(self.late.pop(at % len(self.late)))
+        self.pair.run(*self.late.pop(at % len(self.late)))
 
     @rule(back=st.integers(0, 4))
     def fail_over(self, back: int) -> None:
         """Another server takes over, with everything or without what came after a mark."""
         self.new_life(self.marks[-back] if 0 < back <= len(self.marks) else None)
+
+    @rule(acts=acts, jobs=jobs, order=st.permutations(["n1", "n2", "members"]))
+    def the_primary_is_back_in_its_earlier_life(
+        self, acts: list[Act], jobs: list[Job], order: list[str]
+    ) -> None:
+        """Another one served in between, which the first one knows nothing of; those who were served know."""
+        self.hold_next = False  # nobody misses it
+        self.pair.run(wire.Revoke("nobody/main/1"))
+        known = self.pair.checkpoint()
+        self.new_life(None)
+        self.settle()
+        self.all_act(acts, jobs)
+        self.everybody_is_heard(order)
+        self.be_back(known)
+        self.everybody_is_heard(order)
 
     @rule()
     def flush_the_scripts(self) -> None:

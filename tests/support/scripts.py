@@ -53,9 +53,11 @@ class Scripts:
     def run_id(self) -> str:
         return self._run_id
 
-    def run(self, command: wire.Command) -> wire.Reply:
-        """Run one command; its outcome must be one that `wire` declares."""
-        reply = command.reply.decode(self.call(command.script, command.argv()))
+    def run(self, command: wire.Command, told: int = 0) -> wire.Reply:
+        """Run one command; its outcome must be one that `wire` declares. `told`: the highest epoch that the
+        caller knows of."""
+        life = f"{self.run_id}/{told}" if told else None
+        reply = command.reply.decode(self.call(command.script, command.argv(), life))
         assert reply.outcome in command.outcomes, f"{command.script} answered {reply.outcome!r}"
         return reply
 
