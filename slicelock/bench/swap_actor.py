@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from slicelock.bench import swap_floor
 from slicelock.bench.swap_tensors import checksum, tensors_like_a_transformer
@@ -23,13 +23,6 @@ from slicelock.hooks.torch_offload.device import CudaMachine, key_of
 from slicelock.hooks.torch_offload.torch_module import load_torch
 
 Facts = dict[str, Any]
-
-
-class Offloads(Protocol):
-    """A hook as the bench uses it."""
-
-    def offload(self) -> int: ...
-    def reload(self) -> int: ...
 
 
 class Player:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from slicelock import Slice
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
 from tests.support.gpu_rig import SAFE, GpuRig, processes
 from tests.support.proxy import Proxy
 from tests.support.scripts import Scripts, connect
-from tests.support.sides import SIDES, Side
+from tests.support.sides import SIDES, Side, ThreadSide
 from tests.support.stage import AgentStage
 from tests.support.world import Agent, Member, World
 
@@ -42,6 +43,28 @@ def slices(world: World) -> None:
 
 
 @pytest.fixture
+def slices_of_nodes(world: World) -> None:
+    """`a` on n1, `b` on n1 and n2, `c` on n2, all settled."""
+    world.declare("a", "n1")
+    world.declare("b", "n1", "n2")
+    world.declare("c", "n2")
+    world.serve()
+
+
+@pytest.fixture
+def agentless_slices(world: World) -> None:
+    """`a` and `b`."""
+    world.declare("a")
+    world.declare("b")
+
+
+@pytest.fixture
+def pair(world: World) -> tuple[Member, Member]:
+    """Both members of run r1."""
+    return world.member("r1", "0", of=2), world.member("r1", "1", of=2)
+
+
+@pytest.fixture
 def n1(world: World) -> Agent:
     return world.agent("n1")
 
@@ -59,6 +82,20 @@ def r1(world: World) -> Member:
 @pytest.fixture
 def r2(world: World) -> Member:
     return world.member("r2")
+
+
+@pytest.fixture
+def looker(server: EmbeddedServer, pool: str) -> Iterator[ThreadSide]:
+    """Clients in the test's own thread, of a pool with the slices a and b, which have no agents."""
+    made = ThreadSide(server.url, pool)
+    made.declare("a", "b")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mine(looker: ThreadSide) -> Slice:
+    return Slice("a", settings=looker.settings("r1"))
 
 
 @pytest.fixture

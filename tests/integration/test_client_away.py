@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,21 +13,7 @@ import pytest
 import slicelock
 from slicelock import AsyncSlice, Slice, Turn, TurnError, errors
 from slicelock.client.turn import AsyncTurn
-from slicelock.embedded import EmbeddedServer
 from tests.support.sides import ThreadSide
-
-
-@pytest.fixture
-def looker(server: EmbeddedServer, pool: str) -> Iterator[ThreadSide]:
-    made = ThreadSide(server.url, pool)
-    made.declare("a")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def mine(looker: ThreadSide) -> Slice:
-    return Slice("a", settings=looker.settings("r1"))
 
 
 class Together:

@@ -6,28 +6,18 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
 
 from slicelock import AsyncSlice, Slice, errors
-from slicelock.embedded import EmbeddedServer
 from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.sides import LoopSide, Side, ThreadSide
 from tests.support.wait import wait_until, wait_until_async
 
 TIMES = 1000
 LONGEST_S = 0.003
-
-
-@pytest.fixture
-def looker(server: EmbeddedServer, pool: str) -> Iterator[ThreadSide]:
-    """Clients in the test's own thread."""
-    made = ThreadSide(server.url, pool)
-    made.declare("a", "b")
-    yield made
-    made.close()
 
 
 class Alarm:

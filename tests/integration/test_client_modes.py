@@ -23,19 +23,6 @@ from tests.support.sides import ROOT, Side, ThreadSide
 from tests.support.wait import wait_until
 
 
-@pytest.fixture
-def looker(server: EmbeddedServer, pool: str) -> Iterator[ThreadSide]:
-    made = ThreadSide(server.url, pool)
-    made.declare("a", "b")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def mine(looker: ThreadSide) -> Slice:
-    return Slice("a", settings=looker.settings("r1"))
-
-
 class TestOff:
     """One script with and without slicelock: no Redis, no settings, nothing happens."""
 

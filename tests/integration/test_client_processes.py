@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -22,14 +22,6 @@ from slicelock.embedded import EmbeddedServer
 from tests.support.proxy import Proxy
 from tests.support.sides import ROOT, Side, ThreadSide, environment
 from tests.support.wait import wait_until
-
-
-@pytest.fixture
-def looker(server: EmbeddedServer, pool: str) -> Iterator[ThreadSide]:
-    made = ThreadSide(server.url, pool)
-    made.declare("a", "b")
-    yield made
-    made.close()
 
 
 def run_python(side: Side, code: str, *, run: str = "r2", **environ: str) -> subprocess.CompletedProcess[str]:

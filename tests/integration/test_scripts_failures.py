@@ -11,13 +11,7 @@ from tests.support.world import LEASE_MS, SILENT_MS, Agent, Ear, Member, World, 
 REASON = "r1 does not let go of 3 GiB"
 
 
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    """`a` on n1, `b` on n1 and n2, `c` on n2, all settled."""
-    world.declare("a", "n1")
-    world.declare("b", "n1", "n2")
-    world.declare("c", "n2")
-    world.serve()
+pytestmark = pytest.mark.usefixtures("slices_of_nodes")
 
 
 @pytest.fixture

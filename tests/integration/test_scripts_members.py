@@ -4,25 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.world import LEASE_MS, WAIT_MS, Ear, Member, World
+from tests.support.world import LEASE_MS, WAIT_MS, Ear, Member, World, hold_together
 
-
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    world.declare("a")
-    world.declare("b")
-
-
-@pytest.fixture
-def pair(world: World) -> tuple[Member, Member]:
-    return world.member("r1", "0", of=2), world.member("r1", "1", of=2)
-
-
-def hold(pair: tuple[Member, Member], *slices: str) -> None:
-    m0, m1 = pair
-    m0.ask(*slices)
-    m1.ask(*slices)
-    assert (m0.again().outcome, m1.again().outcome) == ("HELD", "HELD")
+pytestmark = pytest.mark.usefixtures("agentless_slices")
 
 
 # ---------------------------------------------------------------- gathering
@@ -79,7 +63,7 @@ def test_members_must_ask_for_the_same(
 
 
 def test_a_member_too_many_is_late(world: World, pair: tuple[Member, Member]) -> None:
-    hold(pair, "a")
+    hold_together(pair, "a")
     before = world.dump()
     assert world.member("r1", "2", of=2).ask("a").outcome == "LATE"
     assert world.dump() == before
@@ -136,7 +120,7 @@ def test_yield_before_the_turn_began_withdraws(world: World) -> None:
 
 def test_the_last_part_ends_the_turn(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     waiter = world.member("r2")
     waiter.ask("a")
     assert m0.yield_().outcome == "PARTIAL"
@@ -149,7 +133,7 @@ def test_the_last_part_ends_the_turn(world: World, pair: tuple[Member, Member]) 
 
 def test_a_slice_goes_when_all_have_given_it_back(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
-    hold(pair, "a", "b")
+    hold_together(pair, "a", "b")
     assert m0.yield_("a").outcome == "PARTIAL"
     assert m1.yield_("b").outcome == "PARTIAL"
     assert (world.slice("a").state, world.slice("b").state) == ("held", "held")
@@ -161,7 +145,7 @@ def test_a_slice_goes_when_all_have_given_it_back(world: World, pair: tuple[Memb
 
 def test_a_member_that_has_yielded_need_not_be_heard_of(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     m0.yield_()
     m0.again()  # its own late repetition
     for _ in range(2 * LEASE_MS // 4_000):
@@ -171,7 +155,7 @@ def test_a_member_that_has_yielded_need_not_be_heard_of(world: World, pair: tupl
 
 def test_a_member_that_lapses_ends_the_turn_for_all(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     for _ in range(LEASE_MS // 4_000):
         world.scripts.advance(4_000)
         assert m0.beats()["state"] == "held"
@@ -186,7 +170,7 @@ def test_the_next_turn_gathers_while_a_member_is_still_in_this_one(
     world: World, pair: tuple[Member, Member]
 ) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     m0.yield_()
     assert m0.ask("a").outcome == "GATHERING"
     assert m1.beats()["state"] == "held"
@@ -197,7 +181,7 @@ def test_the_next_turn_gathers_while_a_member_is_still_in_this_one(
 
 def test_others_go_between_two_turns_of_one_run(world: World, pair: tuple[Member, Member]) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     other = world.member("r2")
     other.ask("a")
     m0.ask("a")
@@ -279,7 +263,7 @@ def test_a_process_that_starts_anew_learns_where_its_run_is(
     world: World, pair: tuple[Member, Member]
 ) -> None:
     m0, m1 = pair
-    hold(pair, "a")
+    hold_together(pair, "a")
     m0.yield_()
     m1.yield_()
     m0.ask("a")
@@ -296,7 +280,7 @@ def test_a_process_that_says_it_is_gone_ends_its_part(world: World, pair: tuple[
     m0, m1 = pair
     m0.register("a")
     m1.register("a")
-    hold(pair, "a")
+    hold_together(pair, "a")
     m0.register("a", gone=True)
     part = m1.beats()
     assert (part["state"], part["outcome"]) == ("LOST", "holder_died")
@@ -307,7 +291,7 @@ def test_a_member_that_has_yielded_may_go(world: World, pair: tuple[Member, Memb
     m0, m1 = pair
     m0.register("a")
     m1.register("a")
-    hold(pair, "a")
+    hold_together(pair, "a")
     m0.yield_()
     m0.register("a", gone=True)
     assert m1.beats()["state"] == "held"
@@ -319,7 +303,7 @@ def test_when_all_processes_are_gone_everything_of_the_run_ends(
     m0, m1 = pair
     helper = world.member("r1", "helper", lane="side")
     m0.register("a")
-    hold(pair, "a")
+    hold_together(pair, "a")
     helper.ask("b")
     m0.register("a", gone=True)
     assert m1.state == helper.state == "holder_died"

@@ -5,25 +5,9 @@ from __future__ import annotations
 import pytest
 
 from slicelock import wire
-from tests.support.world import Member, World
+from tests.support.world import World
 
-
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    world.declare("a")
-    world.declare("b")
-
-
-@pytest.fixture
-def pair(world: World) -> tuple[Member, Member]:
-    return world.member("r1", "0", of=2), world.member("r1", "1", of=2)
-
-
-def hold(pair: tuple[Member, Member], *slices: str) -> None:
-    m0, m1 = pair
-    m0.ask(*slices)
-    m1.ask(*slices)
-    assert (m0.again().outcome, m1.again().outcome) == ("HELD", "HELD")
+pytestmark = pytest.mark.usefixtures("agentless_slices")
 
 
 # ---------------------------------------------------------------- renew

@@ -8,14 +8,7 @@ from slicelock import wire
 from tests.support.scripts import START_MS
 from tests.support.world import LEASE_MS, WAIT_MS, Agent, Ear, World, is_wanted
 
-
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    """`a` on n1, `b` on n1 and n2, `c` on n2, all settled."""
-    world.declare("a", "n1")
-    world.declare("b", "n1", "n2")
-    world.declare("c", "n2")
-    world.serve()
+pytestmark = pytest.mark.usefixtures("slices_of_nodes")
 
 
 def test_a_new_slice_settles_with_the_first_beats(world: World) -> None:

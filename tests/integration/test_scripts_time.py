@@ -11,10 +11,7 @@ from tests.support.world import LEASE_MS, WAIT_MS, Member, World
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(autouse=True)
-def slices(world: World) -> None:
-    world.declare("a")
-    world.declare("b")
+pytestmark = pytest.mark.usefixtures("agentless_slices")
 
 
 @pytest.fixture

@@ -369,3 +369,11 @@ class Ear:
 
     def close(self) -> None:
         self._pubsub.close()
+
+
+def hold_together(pair: tuple[Member, Member], *slices: str) -> None:
+    """Have both members of a run ask for a turn, and begin it."""
+    m0, m1 = pair
+    m0.ask(*slices)
+    m1.ask(*slices)
+    assert (m0.again().outcome, m1.again().outcome) == ("HELD", "HELD")
