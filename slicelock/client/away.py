@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from slicelock.client.absence import Absence, resolving
 from slicelock.client.block import refuse_generator
-from slicelock.client.turn import AsyncTurn, Turn, current
+from slicelock.client.turn import AsyncTurn, Turn, check_timeout, current
 from slicelock.errors import TurnError
 from slicelock.keys import check_name
 from slicelock.loops import running_loop
@@ -38,6 +38,7 @@ def away(*, phase: str = "away", timeout: float | None = None) -> Away:
     Concurrent calls in one turn share the time away: the first to begin gives the turn up, the last to end
     takes the next one, and then all of them return.
     """
+    check_timeout(timeout)
     return Away(check_name("phase", phase), timeout)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from slicelock.client.block import AsyncTurnBlock, TurnBlock
 from slicelock.client.observe import observer
-from slicelock.client.turn import AsyncTurn, Ground, Turn
+from slicelock.client.turn import AsyncTurn, Ground, Turn, check_timeout
 from slicelock.companion import party_of
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
@@ -72,8 +72,7 @@ class _Slices:
     def _new_wish(self, phase: str, timeout: float | None, wait: bool, priority: int | None) -> Wish:
         if phase:
             check_name("phase", phase)
-        if timeout is not None and not timeout >= 0:  # not a number neither
-            raise ConfigurationError(f"A timeout of {timeout:g} s is not possible.", advice="Use 0 or more.")
+        check_timeout(timeout)
         ask = self._priority if priority is None else _checked_priority(priority)
         settings = self._settings
         return Wish(

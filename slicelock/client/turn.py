@@ -17,13 +17,19 @@ from slicelock.client import tracing
 from slicelock.client.absence import Absences
 from slicelock.client.observe import Observer
 from slicelock.companion import LoopInbox, Party, ThreadInbox
-from slicelock.errors import LeaseLost, TurnError
+from slicelock.errors import ConfigurationError, LeaseLost, TurnError
 from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
 from slicelock.protocol.refusals import named
 
 log = logging.getLogger("slicelock")
 
 ANEW = "Ask for a new one, with turn() or acquire()."
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse seconds of waiting that cannot be; raises ConfigurationError."""
+    if timeout is not None and not timeout >= 0:  # not a number neither
+        raise ConfigurationError(f"A timeout of {timeout:g} s is not possible.", advice="Use 0 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,7 @@ class BaseTurn(ABC):
                 f"The turn on {named(self._part)} has not been left, so there is no way back.",
                 advice="Call leave() before come_back(), or use away().",
             )
+        check_timeout(timeout)
         self._away = False
         wish = replace(self._part.wish, slices=self._left_with, timeout=timeout, wait=True)
         self._part = Part(wish, self._part.run)

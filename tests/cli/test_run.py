@@ -272,6 +272,13 @@ def test_a_signal_after_the_end_goes_nowhere() -> None:
         os.fstat(pidfd)
 
 
+async def test_the_end_of_a_killed_guard_is_told_as_shells_do() -> None:
+    command = GuardedCommand.start(["sleep", "600"], {**os.environ})
+    command.guard.kill()
+    assert await command.wait() == 128 + signal.SIGKILL
+    command.close()
+
+
 def test_a_command_that_ignores_a_signal_goes_on(seen: Pool) -> None:
     script = "trap '' TERM; echo ready; while [ ! -e $0 ]; do sleep 0.05; done; exit 4"
     flag = Path(f"/tmp/slicelock-test-{os.getpid()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -172,3 +173,16 @@ async def test_plain_blocks_in_one_event_loop_do_not_wait_for_each_other(
         assert isinstance(outcomes[1], TurnError)
         assert "async with" in str(outcomes[1])
         turn.check()
+
+
+@pytest.mark.parametrize("timeout", [-1.0, math.nan])
+def test_a_timeout_that_cannot_be(mine: Slice, timeout: float) -> None:
+    says = f"A timeout of {timeout:g} s is not possible"
+    with pytest.raises(errors.ConfigurationError, match=says):
+        slicelock.away(timeout=timeout)
+    turn = mine.acquire()
+    turn.leave()
+    with pytest.raises(errors.ConfigurationError, match=says):
+        turn.come_back(timeout)
+    turn.come_back()  # it was still away
+    turn.yield_()
