@@ -27,7 +27,7 @@ test: install
 	$(BIN)/pytest -m alone
 
 stateful: install
-	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful tests/integration/test_processes.py -k 'reference or lanes'
+	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful
 
 chaos: install
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seeds $(SEEDS) --server $(SERVER) $(if $(WRITE),--write $(WRITE))
