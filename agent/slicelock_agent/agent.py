@@ -11,13 +11,13 @@ from functools import partial
 
 from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import boot_id
-from slicelock.keys import NAME, Keys
+from slicelock.keys import Keys
 from slicelock.metrics import check_installed
 from slicelock.model import Picture
 from slicelock.settings import AgentSettings
 from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
 from slicelock.wire import Beat, Status
-from slicelock_agent import backends, clocked, exchanges
+from slicelock_agent import backends, clocked, exchanges, loading
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
@@ -85,9 +85,9 @@ class Agent:
         await self._introduce(self._pulse.facts.question())
         for name in self._slices:
             await self._declarer.declare(name)
+        await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         if self._new:
             await self._recall()
-        await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
             self._begin(f"slice {name}", switcher.run)
@@ -167,18 +167,21 @@ class Agent:
         serve()
 
     async def _recall(self) -> None:
-        """Without a journal: look up the runs that this node's last agent has told to be saved; what is true
-        of them is to be found out.
+        """Without a journal: look up what this node's last agent has told of its slices. What is true of the
+        runs is to be found out.
         """
+        registry, switchers = self._registry, self._pulse.switchers
+        assert registry is not None
         reply = await reached(lambda: self._store.run(Status("", 0)))
-        assert self._registry is not None
-        for node in Picture.of(self._settings.pool, reply.picture).nodes:
-            reports = node.reports.items() if node.name == self._settings.node else ()
-            told = [
-                run for name, report in reports if name in self._slices for run in report.get("saved") or ()
-            ]
-            for run in filter(NAME.fullmatch, map(str, told)):
-                self._registry.runs.setdefault(run, Run(run))
+        nodes = Picture.of(self._settings.pool, reply.picture).nodes
+        told = [node.reports for node in nodes if node.name == self._settings.node]
+        reports = {name: report for one in told for name, report in one.items() if name in switchers}
+        for run in [run for report in reports.values() for run in loading.told(report, "saved", "loaded")]:
+            registry.runs.setdefault(run, Run(run))
+        known = self._pulse.facts.beat({"known": registry.known(())})
+        registry.learn((await reached(lambda: self._store.run(known))).runs)
+        for name, report in reports.items():
+            loading.recall(switchers[name].at, report)
 
     def _listener(self) -> tuple[Listener, Callable[[], None]]:
         """What counts what happens, and what serves that once there is something to tell."""

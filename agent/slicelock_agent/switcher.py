@@ -182,8 +182,9 @@ class Switcher:
         unknown = run if run not in page.stays and not known else ""
         if top > page.top or unknown:
             page.adopt(top, Stay(unknown, RunState.LOADED) if unknown else None)
-        images = frozenset(stay.image for stay in page.stays.values() if stay.image)
-        await accelerator.tidy(self.at.name, self.at.devices, images)
+        needed = {stay.image for stay in page.stays.values()}
+        for image in accelerator.images(self.at.name) - needed:
+            await accelerator.discard(self.at.subject("", page.top, image))
         self._look.set()
 
     async def _work(self) -> None:

@@ -11,7 +11,7 @@ well: `if why := accelerator.lacks_room(subject)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -246,8 +246,8 @@ class Accelerator(Backend, Protocol):
         """
         ...
 
-    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
-        """Remove what a crash has left: what is saved for the slice under other names than these."""
+    def images(self, slice_name: str) -> Set[str]:
+        """The names under which something is saved for the slice; also what a crash has left."""
         ...
 
     def retire(self, devices: Sequence[str]) -> None:

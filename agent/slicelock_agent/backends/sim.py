@@ -204,13 +204,10 @@ class SimBackend:
             await asyncio.to_thread(self._device(device).poison)
 
     async def discard(self, subject: Subject) -> None:
-        self._remove(self._image(subject, device) for device in subject.devices)
+        self._remove((self._images / subject.slice).glob(f"{subject.image}:*"))
 
-    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
-        folder = self._images / slice_name
-        if not folder.is_dir():
-            return
-        self._remove(path for path in folder.iterdir() if path.name.rpartition(":")[0] not in images)
+    def images(self, slice_name: str) -> set[str]:
+        return {path.name.rpartition(":")[0] for path in (self._images / slice_name).glob("*:*")}
 
     def retire(self, devices: Sequence[str]) -> None:
         self._retired.update(devices)

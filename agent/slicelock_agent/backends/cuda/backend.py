@@ -348,8 +348,8 @@ class CudaBackend:
     async def discard(self, subject: Subject) -> None:
         self._records.remove(subject.slice, subject.image)
 
-    async def tidy(self, slice_name: str, devices: Sequence[str], images: frozenset[str]) -> None:
-        self._records.tidy(slice_name, images)
+    def images(self, slice_name: str) -> set[str]:
+        return self._records.images(slice_name)
 
     def close(self, *, undo: bool = False) -> None:
         if self._helpers is not None:

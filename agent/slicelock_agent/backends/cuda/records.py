@@ -6,8 +6,7 @@ One small file for each image, written before anything is saved. The bytes thems
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,12 +78,9 @@ class Records:
     def remove(self, slice_name: str, image: str) -> None:
         self._path(slice_name, image).unlink(missing_ok=True)
 
-    def tidy(self, slice_name: str, images: Iterable[str]) -> None:
-        """Remove all but these images of the slice."""
-        folder, kept = self._folder / slice_name, {f"{image}.json" for image in images}
-        for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208 - names are enough
-            if name not in kept:
-                (folder / name).unlink(missing_ok=True)
+    def images(self, slice_name: str) -> set[str]:
+        """All images of the slice, those included whose writing was cut short."""
+        return {path.name.removesuffix(".json") for path in (self._folder / slice_name).glob("*.json")}
 
     def _path(self, slice_name: str, image: str) -> Path:
         return self._folder / slice_name / f"{image}.json"
