@@ -79,7 +79,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 @pytest.mark.parametrize("jobs", [pytest.param(2, marks=pytest.mark.alone), 3])
 def test_the_demo_shows_what_it_promises(demo: Demo, jobs: int) -> None:
     process = demo.start("--json", f"--jobs={jobs}")
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output.decode()
     demo.nothing_is_left()
     facts = json.loads(output)
