@@ -6,6 +6,7 @@ missing server skips on a developer's machine and is an error where CI=true.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -203,6 +204,20 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in set(os.environ) - KEPT_VARIABLES:
         if name.startswith(("SLICELOCK_", *LAUNCHERS)) or name in WIDTHS:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a program called in this process has set up is undone: it writes where nobody reads any more."""
+    before = [
+        (one, one.handlers[:], one.level, one.propagate) for one in map(logging.getLogger, ("", "slicelock"))
+    ]
+    yield
+    for logger, handlers, level, propagate in before:
+        for added in set(logger.handlers) - set(handlers):
+            logger.removeHandler(added)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 @pytest.fixture(autouse=True)

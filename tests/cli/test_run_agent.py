@@ -57,7 +57,7 @@ def test_the_next_one_goes_on_when_the_holder_is_killed(store: Store, number: si
     with program(*hold("sh", "-c", "echo $$; exec sleep 600")) as first:
         assert said(first)
         with program(*hold("echo", "begun")) as second:
-            wait_until(lambda: acc(store).queued == 1, what="the second one to wait")
+            wait_until(lambda: acc(store).queued == 1, 30, "the second one to wait")
             killed = time.monotonic()
             first.send_signal(number)
             assert said(second) == "begun"

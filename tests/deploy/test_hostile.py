@@ -6,7 +6,6 @@ Whatever it writes, the agent survives, touches no process that is not the clien
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -243,22 +242,31 @@ def test_forged_messages_and_events(stage: AgentStage, agent: LocalAgent) -> Non
 
 
 def test_records_that_make_no_sense(stage: AgentStage, agent: LocalAgent) -> None:
-    """Who may write can stop a pool with nonsense. The agent says so, touches nothing, and goes on after."""
+    """Who may write can put nonsense for a slice. The agent declares it anew, and the turn goes on."""
     good = serves(stage, agent)
     keys, link = stage.world.keys, stage.world.client
-    before, nobody = link.get(keys.slice("s")), keys.process(f"{good.run}/1:2:3:4")
-    settings = json.dumps({**record(link, keys.slice("s")), "settings": "{"}).encode()
-    for nonsense in (b"{", b"5", b"\xff\xfe", b"x" * 1_000_000, settings):
-        link.set(keys.slice("s"), nonsense)
+    nobody = keys.process(f"{good.run}/1:2:3:4")
+    for nonsense in (b"{", b"5", b"\xff\xfe", b"x" * 1_000_000):
         link.set(nobody, nonsense)
         link.sadd(keys.procs(good.run), "1:2:3:4")
-        wait_until(lambda: "answered with an error" in agent.log(), 10)
+        link.set(keys.slice("s"), nonsense)
+        wait_until(lambda: link.get(keys.slice("s")) != nonsense, 10, "the slice to be declared again")  # noqa: B023
+        wait_until(lambda: good.again().outcome == "HELD", 15)
         assert agent.process.poll() is None
         assert stage.read(len(STATE)) == STATE
-        link.set(keys.slice("s"), before)  # somebody repairs it
-        link.delete(nobody)
-        link.srem(keys.procs(good.run), "1:2:3:4")
-    wait_until(lambda: good.again().outcome == "HELD", 15)
+    assert "it is declared again" in agent.log()
+    link.delete(nobody)
+    link.srem(keys.procs(good.run), "1:2:3:4")
+    good.kill()
+    serves(stage, agent)
+
+
+def test_settings_that_make_no_sense(stage: AgentStage, agent: LocalAgent) -> None:
+    """They are none of the slice's; nobody's turn minds."""
+    good = serves(stage, agent)
+    edit(stage.world.client, stage.world.keys.slice("s"), settings="{")
+    assert good.again().outcome == "HELD"
+    good.yield_()
     good.kill()
     serves(stage, agent)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -116,7 +116,9 @@ class Deployment:
         moving = {KEYS.meta.encode(), KEYS.deadlines.encode()}
         with self.guarded.connect("admin") as admin:
             names = [key for key in admin.scan_iter() if key not in moving]
-            return {name: admin.dump(name) for name in names}
+            found: dict[bytes, Any] = {name: admin.dump(name) for name in names}
+            events = cast("list[tuple[bytes, dict[bytes, bytes]]]", admin.xrange(KEYS.events))
+        return found | {KEYS.events.encode(): [one for one in events if one[1][b"type"] != b"clock"]}
 
     def close(self) -> None:
         self._ends.close()

@@ -20,7 +20,7 @@ def test_arguments_are_encoded_by_their_type_in_order() -> None:
 
 
 def test_json_arguments_are_compact() -> None:
-    assert wire.Declare("s", {"n": ["sim:0"]}).argv() == ["s", '{"n":["sim:0"]}', "{}"]
+    assert wire.Declare("s", {"n": ["sim:0"]}).argv() == ["s", '{"n":["sim:0"]}', "{}", "0"]
 
 
 def test_a_reply_is_decoded_by_its_annotations() -> None:
