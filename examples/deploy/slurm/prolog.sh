@@ -10,9 +10,10 @@ export SLICELOCK_REDIS_PASSWORD_FILE=${SLICELOCK_REDIS_PASSWORD_FILE:-/etc/slice
 
 service=${SLICELOCK_SERVICE:-slicelock-agent.service}
 systemctl is-active --quiet "$service" || systemctl start "$service"
-for _ in {1..20}; do
-    if slicelock-agent --health >/dev/null; then exit 0; fi
+until slicelock-agent --health >/dev/null; do
+    if ((SECONDS >= 15)); then
+        echo "slicelock: the agent of $(hostname) is not heard of; see journalctl -u $service" >&2
+        exit 1
+    fi
     sleep 0.5
 done
-echo "slicelock: the agent of $(hostname) is not heard of; see journalctl -u $service" >&2
-exit 1
