@@ -8,7 +8,7 @@ set -a
 set +a
 export SLICELOCK_REDIS_PASSWORD_FILE=${SLICELOCK_REDIS_PASSWORD_FILE:-/etc/slicelock/agent_password}
 
-for _ in {1..20}; do
+while ((SECONDS < 15)); do
     held=$(slicelock status --json 2>/dev/null | grep -c "\"run\": \"slurm-${SLURM_JOB_ID}-" || true)
     ((held == 0)) && exit 0
     sleep 0.5
