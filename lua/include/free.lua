@@ -21,7 +21,7 @@ end
 -- A kept slice waits for its holders' words.
 function rules.free_for(s, r)
   local S = record('slice', s)
-  if not S or not tonumber(S.fence) or S.state ~= 'free' or S.settling or r.later then return false end
+  if not readable(S) or S.state ~= 'free' or S.settling or r.later then return false end
   rules.check_life()
   return not S.settling and not S.kept and not rules.blocked(s, r.run)
 end

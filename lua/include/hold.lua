@@ -10,8 +10,8 @@ end
 function rules.try_hold(id, r)
   local live = rules.live(r)
   for _, s in ipairs(live) do
-    local nodes = record('slice', s).nodes
-    if nodes and redis.call('SCARD', key('ready', s)) < #words(nodes) then return end
+    local S = record('slice', s)
+    if not readable(S) or S.nodes and redis.call('SCARD', key('ready', s)) < #words(S.nodes) then return end
   end
   local fences = {}
   for i, s in ipairs(live) do

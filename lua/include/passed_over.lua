@@ -4,7 +4,7 @@ function rules.passed_over(id, here)
   local r = record('request', id)
   for _, s in ipairs(words(r and r.slices)) do
     local S = record('slice', s)
-    if not S or not tonumber(S.fence) or (s ~= here and S.settling) or S.kept or rules.blocked(s, r.run) then return true end
+    if not readable(S) or (s ~= here and S.settling) or S.kept or rules.blocked(s, r.run) then return true end
   end
   return not r or r.later ~= nil or r.state ~= 'queued'
 end

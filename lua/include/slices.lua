@@ -7,6 +7,9 @@ function rules.waiting(s)
   return counts[s]
 end
 
+-- Whether a slice's record tells what a grant needs. Nodes that cannot be read are not none: no agent would let the run in.
+local function readable(S) return S ~= nil and tonumber(S.fence) ~= nil and type(S.nodes or '') == 'string' end
+
 -- Whether a fence lies further ahead of the clock than any that nodes take.
 local function far_ahead(fence) return fence > (raw + MAX_AHEAD) * 1024 end
 

@@ -229,3 +229,19 @@ def test_nor_does_a_key_of_another_type(world: World, shared: Pool, name: str) -
 def test_nor_does_a_timer_for_nothing(world: World, shared: Pool, what: str) -> None:
     world.client.zadd(shared.key + "deadlines", {what: 0})
     shared.goes_on()
+
+
+@pytest.mark.parametrize("when", ["free", "switching"])
+@pytest.mark.parametrize("nodes", [NAN, [1]])
+def test_a_slice_whose_nodes_cannot_be_read_begins_no_turn(
+    world: World, n1: Agent, nodes: Any, when: str
+) -> None:
+    """Nobody has let the run in: without nodes it would be a slice without agents."""
+    r1, key = world.member("r1"), world.keys.slice("a")
+    if when == "switching":
+        r1.ask("a")
+    edit(world.client, key, nodes=nodes)
+    assert r1.ask("a").outcome in ("QUEUED", "SWITCHING")
+    n1.beat()
+    assert r1.again().outcome in ("QUEUED", "SWITCHING")
+    world.client.delete(*world.scripts.names())  # nobody can make sense of it
