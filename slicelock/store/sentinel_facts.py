@@ -30,7 +30,6 @@ class SentinelFacts:
     others: int = 0
     replicas: int = 0
     flags: str = ""
-    down_after_ms: int = 0
     quorum: str = ""
     named: int = field(default=0)
     """How many Sentinels the settings name."""
@@ -72,7 +71,6 @@ def _told(link: Link, service: str, name: str, named: int) -> SentinelFacts:
         others=int(facts.get("num-other-sentinels", "0")),
         replicas=int(facts.get("num-slaves", "0")),
         flags=facts.get("flags", ""),
-        down_after_ms=int(facts.get("down-after-milliseconds", "0")),
         quorum=_quorum(link, service),
         named=named,
     )

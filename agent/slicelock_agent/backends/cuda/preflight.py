@@ -13,7 +13,7 @@ from shutil import which
 from slicelock_agent.backends.cuda.discovery import NO_NCCL, Process, environment, unsafe_nccl
 from slicelock_agent.nvml import Health
 
-OLDEST, ADVISED, OLDEST_ARM = (575, 57, 8), (580,), (595,)
+OLDEST, OLDEST_ARM = (575, 57, 8), (595,)
 CAP_SYS_PTRACE = 19
 MPS_VARIABLES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 MANAGED_MAP = 64 << 20
