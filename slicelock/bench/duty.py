@@ -16,7 +16,7 @@ from slicelock.bench.duty_round import Round, Told, play
 from slicelock.bench.figures import Goal
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import ConfigurationError
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.scratch import scratch
 
 SLICE = "duty"

@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from slicelock.bench.figures import Goal, Spread
-from slicelock.bench.stage import Actor
+from slicelock.bench.line_process import SideProcess
 from slicelock.embedded import EmbeddedServer
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.scratch import scratch
 
 ROUNDS = 10
@@ -73,7 +73,7 @@ class Handoff:
 class Pair:
     """Two processes that hand something over to and fro."""
 
-    def __init__(self, a: Actor, b: Actor, settle_s: tuple[float, float]) -> None:
+    def __init__(self, a: SideProcess, b: SideProcess, settle_s: tuple[float, float]) -> None:
         self._holder, self._waiter = a, b
         self._settle_s = settle_s
         a.ask("first")
@@ -130,7 +130,7 @@ def pairs(kinds: tuple[str, ...]) -> Generator[Mapping[str, Pair]]:
         server = stack.enter_context(EmbeddedServer())
         env = _environment(server.url, stack)
         stack.enter_context(LocalAgent({SLICE: "sim:bench"}, env))
-        stack.enter_context(Actor("node", server.url, endless=True))
+        stack.enter_context(SideProcess("node", server.url, endless=True))
         yield {kind: _pair(kind, server.url, env, stack) for kind in kinds}
 
 
@@ -147,7 +147,7 @@ def _environment(url: str, stack: ExitStack) -> dict[str, str]:
 
 def _pair(kind: str, url: str, env: Mapping[str, str], stack: ExitStack) -> Pair:
     sides = [
-        stack.enter_context(Actor(kind, url, *names, env={**env, "SLICELOCK_JOB": names[0]}))
+        stack.enter_context(SideProcess(kind, url, *names, env={**env, "SLICELOCK_JOB": names[0]}))
         for names in (("a", "b"), ("b", "a"))
     ]
     return Pair(sides[0], sides[1], SETTLE_POLLED_S if kind == "redis_lock" else SETTLE_S)

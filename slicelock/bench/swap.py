@@ -13,8 +13,8 @@ from statistics import median
 from typing import Any
 
 from slicelock.bench.figures import Goal
+from slicelock.bench.line_process import SwapProcess
 from slicelock.bench.swap_driver import Driver
-from slicelock.bench.swap_stage import Actor
 from slicelock.errors import ConfigurationError, SlicelockError
 from slicelock.exchange import Exchange
 from slicelock.host_memory import GIB, readable
@@ -120,11 +120,11 @@ def measure(nbytes: int, cycles: int, tell: Tell) -> Swap:
     if find_spec("torch") is None:
         raise ConfigurationError("PyTorch is not installed here.", advice="pip install torch, with CUDA.")
     tell("the floor: plain copies of pinned memory")
-    with Actor("plain") as plain:
+    with SwapProcess("plain") as plain:
         facts = plain.ask("facts")
         _refuse_small(facts, nbytes)
         floor = plain.ask("floor", nbytes=nbytes, cycles=cycles)
-    with Actor("offload") as a, Actor("offload") as b:
+    with SwapProcess("offload") as a, SwapProcess("offload") as b:
         tell("making tensors and pinning host memory")
         facts |= a.ask("make", nbytes=nbytes, seed=1)
         prepared = a.ask("prepare")
@@ -159,7 +159,7 @@ def others(nbytes: int, cycles: int, tell: Tell) -> dict[str, Way]:
     found: dict[str, Way] = {}
     if find_spec("torch_memory_saver"):
         tell("MemorySaver, alone")
-        with Actor("saver", _preloaded()) as saver:
+        with SwapProcess("saver", _preloaded()) as saver:
             saver.ask("make", nbytes=nbytes, seed=3)
             found["memory_saver"], _ = _alone(saver, nbytes, cycles)
     if find_spec("cuda"):
@@ -173,7 +173,7 @@ def others(nbytes: int, cycles: int, tell: Tell) -> dict[str, Way]:
 
 def _by_driver(nbytes: int) -> Way:
     """A process without a hook, saved by the driver: slow enough for few cycles to tell."""
-    with Actor("bare") as bare, Driver() as driver:
+    with SwapProcess("bare") as bare, Driver() as driver:
         bare.ask("make", nbytes=nbytes, seed=4)
         before, pid, way = bare.ask("checksum"), bare.pid, Way(nbytes, [], [])
         for _ in range(DRIVER_CYCLES):
@@ -188,7 +188,7 @@ def _preloaded() -> dict[str, str]:
     return {"LD_PRELOAD": str(utils.get_binary_path_from_package("torch_memory_saver_hook_mode_preload"))}
 
 
-def _alone(actor: Actor, nbytes: int, cycles: int) -> tuple[Way, dict[str, int]]:
+def _alone(actor: SwapProcess, nbytes: int, cycles: int) -> tuple[Way, dict[str, int]]:
     """One process out and in; and how much its memory grew after the first cycle."""
     before, way = actor.ask("checksum"), Way(nbytes, [], [])
     grown = actor.ask("facts")
@@ -223,7 +223,7 @@ def _refuse_small(facts: dict[str, Any], nbytes: int) -> None:
 class Pair:
     """Two processes that change places on one device: one is on it, the other in host memory."""
 
-    def __init__(self, here: Actor, away: Actor, key: str) -> None:
+    def __init__(self, here: SwapProcess, away: SwapProcess, key: str) -> None:
         self._here, self._away, self._key = here, away, key
         self._checksums = {id(one): one.ask("checksum") for one in (here, away)}
         away.ask("offload")
@@ -255,7 +255,7 @@ class Pair:
     def crowded(self) -> Generator[None]:
         """A device with hardly more room than what is on it."""
         with ExitStack() as stack:
-            hog = stack.enter_context(Actor("plain"))
+            hog = stack.enter_context(SwapProcess("plain"))
             free = int(hog.ask("facts")["free"])
             hog.ask("hold", nbytes=max(0, free - SPARE) // GIB * GIB)
             yield

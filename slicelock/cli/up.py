@@ -20,7 +20,7 @@ from slicelock.cli.console import say, stopping
 from slicelock.cli.failures import UsageError
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import AgentError, SlicelockError
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.scratch import scratch
 from slicelock.settings import StoreSettings
 

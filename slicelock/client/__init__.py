@@ -2,7 +2,7 @@
 
 from slicelock.client.away import Away, away, current_turn
 from slicelock.client.block import AsyncTurnBlock, TurnBlock
-from slicelock.client.offers import register
+from slicelock.client.registering import register
 from slicelock.client.slices import AsyncSlice, Slice
 from slicelock.client.turn import AsyncTurn, Turn
 

@@ -25,11 +25,11 @@ from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.launch import who_am_i
 from slicelock.companion.thread import Companion
 from slicelock.errors import SlicelockError, StoreTimeout, TurnError
+from slicelock.flow import Call
 from slicelock.loops import running_loop
 from slicelock.model import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
-from slicelock.steps import Call
 from slicelock.store import AsyncStore, Epochs, Store
 from slicelock.wire import Status, StatusReply
 

@@ -16,7 +16,7 @@ from slicelock.demo.jobs import JobFacts, JobProcess
 from slicelock.demo.plays import Play
 from slicelock.demo.told import ToldRecord
 from slicelock.embedded import EmbeddedServer
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.scratch import scratch
 from slicelock.settings import AgentSettings, StoreSettings
 from slicelock.sim.record import Record, RecordReader

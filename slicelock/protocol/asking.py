@@ -15,11 +15,11 @@ from slicelock.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.protocol.ledger import Ledger, Part, Who
 from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import named, refusal
 from slicelock.retry import pause_after
-from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.wire import WAITING, AcquireReply, Cancel
 
 log = logging.getLogger("slicelock")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from slicelock.errors import ConfigurationError, StoreError, StoreTimeout
+from slicelock.flow import Call, Flow, Now
 from slicelock.protocol.ledger import Ledger, Part
 from slicelock.protocol.notes import note
 from slicelock.protocol.refusals import loss, named
-from slicelock.steps import Call, Flow, Now
 from slicelock.wire import Yield, YieldReply
 
 log = logging.getLogger("slicelock")

@@ -11,10 +11,10 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from slicelock.codec import Command, R
 from slicelock.errors import StoreError, StoreUnavailable
+from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.keys import Keys
 from slicelock.scripts import Source, load
 from slicelock.settings import StoreSettings
-from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.store.connect import pack
 from slicelock.store.epochs import Epochs
 from slicelock.store.failures import CLOSED, explain

@@ -13,7 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.sim import Record
 from tests.chaos.coordinator import Coordinator
 from tests.support.sim_job import Plan, expected

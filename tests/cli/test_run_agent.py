@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.model import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store

@@ -16,7 +16,7 @@ import pytest
 from slicelock.cli.failures import ExitCode
 from slicelock.cli.top import PIPED_COLUMNS
 from slicelock.embedded import EmbeddedServer
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare

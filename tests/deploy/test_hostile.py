@@ -18,7 +18,7 @@ import redis
 
 from slicelock import scripts, wire
 from slicelock.identity import ProcessIdentity
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.acl_server import Guarded
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage, Run

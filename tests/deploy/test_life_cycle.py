@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from slicelock.keys import Keys
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.model import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store

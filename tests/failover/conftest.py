@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.conftest import missing, wanted_servers
 from tests.support.sentinels import Deployment
 from tests.support.server_binaries import binary_of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from slicelock import errors
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Status

@@ -14,7 +14,7 @@ import pytest
 
 from slicelock import errors
 from slicelock.cli.failures import ExitCode
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.sentinels import Deployment, Node, away, fail_over
 from tests.support.sides import ThreadSide, environment
 from tests.support.wait import wait_until

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slicelock import children
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.gpu.own_gpu import own_gpu
 
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from slicelock_agent.backends.cuda.helper import Program
 
+from slicelock.bench.line_process import SwapProcess
 from slicelock.bench.swap import _preloaded
 from slicelock.bench.swap_driver import Driver
-from slicelock.bench.swap_stage import Actor
 from tests.gpu.own_gpu import used, users
 from tests.gpu.stage import GIB
 
@@ -32,9 +32,9 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
-def actor(stack: ExitStack, kind: str, gib: int, seed: int) -> Actor:
+def actor(stack: ExitStack, kind: str, gib: int, seed: int) -> SwapProcess:
     env = _preloaded() if kind == "saver" else {"SLICELOCK_HOST_POOL": "32GiB"}
-    made = stack.enter_context(Actor(kind, env))
+    made = stack.enter_context(SwapProcess(kind, env))
     made.ask("make", nbytes=gib * GIB, seed=seed)
     if kind == "offload":
         made.ask("prepare")
@@ -53,14 +53,14 @@ def milliseconds(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 @pytest.fixture
-def subject(stack: ExitStack) -> Actor:
-    made = stack.enter_context(Actor("plain"))
+def subject(stack: ExitStack) -> SwapProcess:
+    made = stack.enter_context(SwapProcess("plain"))
     made.ask("hold", nbytes=1 << 20)
     return made
 
 
 def test_what_a_call_costs_in_a_helper_that_stays_and_in_a_new_one(
-    stack: ExitStack, subject: Actor, figures: Callable[..., None]
+    stack: ExitStack, subject: SwapProcess, figures: Callable[..., None]
 ) -> None:
     driver, took = stack.enter_context(Driver()), dict[str, list[float]]()
     for _ in range(CALLS):
@@ -80,7 +80,7 @@ def test_what_a_call_costs_in_a_helper_that_stays_and_in_a_new_one(
 
 
 @pytest.mark.skipif(which("cuda-checkpoint") is None, reason="there is no cuda-checkpoint program")
-def test_what_a_call_costs_by_the_program(subject: Actor, figures: Callable[..., None]) -> None:
+def test_what_a_call_costs_by_the_program(subject: SwapProcess, figures: Callable[..., None]) -> None:
     program, took = Program(str(which("cuda-checkpoint"))), dict[str, list[float]]()
     calls: dict[str, Callable[[], tuple[int, Any]]] = {
         "state": lambda: program.state(subject.pid),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from slicelock.bench.swap_stage import Actor
+from slicelock.bench.line_process import SwapProcess
 from slicelock.exchange import Phase
 from tests.gpu.stage import GIB, Job, Stage
 from tests.support.exchange_watch import Watch, watching
@@ -28,7 +28,7 @@ def watch() -> Iterator[Callable[[], Watch]]:
 def jobs(stage: Stage) -> Iterator[list[Job]]:
     """Two runs of 12 GiB on a GPU with 15 GiB; the second has its turn behind it."""
     stage.serve(SLICELOCK_FALLBACK="hooks")
-    with Actor("plain") as hog:
+    with SwapProcess("plain") as hog:
         made = stage.start(("a", SIZE, "hook"), ("b", SIZE, "hook"))
         made[0].turn()
         hog.ask("hold", nbytes=int(hog.ask("facts")["free"]) - SPARE)

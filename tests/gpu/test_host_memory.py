@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from slicelock.bench.line_process import SwapProcess
 from slicelock.bench.swap_driver import Driver
-from slicelock.bench.swap_stage import Actor
 from tests.gpu.stage import GIB
 
 GIB_SAVED = 8
@@ -33,7 +33,7 @@ def allow_huge_pages(allowed: bool) -> None:
 
 def measured(stack: ExitStack) -> dict[str, float]:
     """Seconds out and in of the second cycle of a new process, and the rates."""
-    actor, driver = stack.enter_context(Actor("bare")), stack.enter_context(Driver())
+    actor, driver = stack.enter_context(SwapProcess("bare")), stack.enter_context(Driver())
     actor.ask("make", nbytes=GIB_SAVED * GIB, seed=GIB_SAVED)
     before = actor.ask("checksum")
     for _ in range(2):

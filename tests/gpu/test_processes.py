@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
+from slicelock.bench.line_process import SwapProcess
 from slicelock.bench.swap import GIB, Pair
-from slicelock.bench.swap_stage import Actor
 from slicelock.errors import SlicelockError
 from slicelock.exchange import Exchange, Progress
 from tests.support.wait import wait_until
 
 SIZE = 3 * GIB
-Start = Callable[..., Actor]
+Start = Callable[..., SwapProcess]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Starts processes of the swap bench that end with the test."""
-    made: list[Actor] = []
+    made: list[SwapProcess] = []
 
-    def begin(kind: str, **env: str) -> Actor:
-        actor = Actor(kind, {"SLICELOCK_HOST_POOL": "16GiB", **env})
+    def begin(kind: str, **env: str) -> SwapProcess:
+        actor = SwapProcess(kind, {"SLICELOCK_HOST_POOL": "16GiB", **env})
         made.append(actor)
         return actor.__enter__()
 
@@ -38,7 +38,7 @@ def start() -> Iterator[Start]:
         actor.close()
 
 
-def made(start: Start, seed: int, **env: str) -> Actor:
+def made(start: Start, seed: int, **env: str) -> SwapProcess:
     actor = start("offload", **env)
     actor.ask("make", nbytes=SIZE, seed=seed)
     actor.ask("prepare")
@@ -64,13 +64,13 @@ def test_two_processes_exchange_a_device_that_does_not_hold_both(start: Start) -
     pair.verify()
 
 
-def crowd(start: Start) -> Actor:
+def crowd(start: Start) -> SwapProcess:
     hog = start("plain")
     hog.ask("hold", nbytes=int(hog.ask("facts")["free"]) - GIB)
     return hog
 
 
-def page_for(actor: Actor, folder: Path) -> str:
+def page_for(actor: SwapProcess, folder: Path) -> str:
     path = folder / "page"
     Exchange.create(path, {actor.ask("facts")["key"]: actor.ask("facts")["free"]}, GIB // 2).close()
     return str(path)

@@ -16,8 +16,8 @@ import pytest
 from slicelock_agent.backends.cuda.discovery import identified
 from slicelock_agent.backends.cuda.host import group_refusal
 
+from slicelock.bench.line_process import SwapProcess
 from slicelock.bench.swap_driver import Driver
-from slicelock.bench.swap_stage import Actor
 from tests.gpu.own_gpu import used
 from tests.support.wait import wait_until
 
@@ -37,7 +37,7 @@ def driver(stack: ExitStack) -> Driver:
     return stack.enter_context(Driver())
 
 
-def cycle(driver: Driver, actor: Actor, nbytes: int) -> dict[str, float]:
+def cycle(driver: Driver, actor: SwapProcess, nbytes: int) -> dict[str, float]:
     out, back = driver.out(actor.pid), driver.back(actor.pid)
     rates = {"out_gb_s": round(nbytes / out / 1e9, 2), "in_gb_s": round(nbytes / back / 1e9, 2)}
     return {"out_s": round(out, 3), "in_s": round(back, 3), **rates}
@@ -48,7 +48,7 @@ def cycle(driver: Driver, actor: Actor, nbytes: int) -> dict[str, float]:
 def test_every_size_comes_back_bit_for_bit(
     stack: ExitStack, driver: Driver, figures: Figures, gib: int, cycles: int
 ) -> None:
-    actor = stack.enter_context(Actor("bare"))
+    actor = stack.enter_context(SwapProcess("bare"))
     actor.ask("make", nbytes=gib * GIB, seed=gib)
     before = actor.ask("checksum")
     for _ in range(cycles):
@@ -59,7 +59,7 @@ def test_every_size_comes_back_bit_for_bit(
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 200, 5000])
 def test_the_number_of_allocations(stack: ExitStack, driver: Driver, figures: Figures, pieces: int) -> None:
-    actor = stack.enter_context(Actor("plain"))
+    actor = stack.enter_context(SwapProcess("plain"))
     for _ in range(pieces):
         actor.ask("hold", nbytes=4 * GIB // pieces)
     figures(gib=4, pieces=pieces, **cycle(driver, actor, 4 * GIB))
@@ -121,7 +121,7 @@ def removed(group: Path) -> bool:
 def test_a_control_group_without_room_is_refused_and_what_happens_otherwise(
     stack: ExitStack, group: Path, figures: Figures
 ) -> None:
-    actor, driver = stack.enter_context(Actor("bare")), stack.enter_context(Driver())
+    actor, driver = stack.enter_context(SwapProcess("bare")), stack.enter_context(Driver())
     actor.ask("make", nbytes=4 * GIB, seed=1)
     before = actor.ask("checksum")
     (group / "cgroup.procs").write_text(str(actor.pid))
@@ -147,7 +147,7 @@ def test_zz_a_restore_without_room_loses_the_process_and_no_other(
     stack: ExitStack, driver: Driver, figures: Figures
 ) -> None:
     baseline = used()
-    victim, hog = stack.enter_context(Actor("bare")), stack.enter_context(Actor("plain"))
+    victim, hog = stack.enter_context(SwapProcess("bare")), stack.enter_context(SwapProcess("plain"))
     victim.ask("make", nbytes=20 * GIB, seed=1)
     driver.out(victim.pid)
     hog.ask("hold", nbytes=int(hog.ask("facts")["free"]) - 10 * GIB)
@@ -164,7 +164,7 @@ def test_zz_a_restore_without_room_loses_the_process_and_no_other(
         freed_after_kill_s=round(time.monotonic() - begun, 2),
     )  # fmt: skip
     assert (without_room, with_room) == (2, 304)
-    next_one: Any = stack.enter_context(Actor("bare"))
+    next_one: Any = stack.enter_context(SwapProcess("bare"))
     next_one.ask("make", nbytes=GIB, seed=2)
     before = next_one.ask("checksum")
     cycle(driver, next_one, GIB)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.fake_driver import GIB, VARIABLE
 from tests.support.fake_driver import World as Gpus
 from tests.support.gpu_rig import GPU, OTHER, ROOT, SIZE

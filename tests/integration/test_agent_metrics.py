@@ -17,7 +17,7 @@ from slicelock_agent.agent import Agent
 from slicelock_agent.metrics import Serving
 
 from slicelock.embedded import EmbeddedServer
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import AgentSettings
 from tests.support.metrics_page import get, samples
 from tests.support.stage import AgentStage

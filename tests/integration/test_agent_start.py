@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slicelock.embedded import EmbeddedServer
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.stored import edit

@@ -18,7 +18,7 @@ import pytest
 from slicelock import errors
 from slicelock.embedded import EmbeddedServer
 from slicelock.keys import Keys
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.proxy import Proxy
 from tests.support.scripts import connect
 from tests.support.sides import Side, ThreadSide

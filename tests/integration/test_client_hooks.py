@@ -18,7 +18,7 @@ import slicelock
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import ConfigurationError
 from slicelock.hooks import SelfOffload
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from tests.support.sides import ROOT, LoopSide, Side, ThreadSide, environment
 
 

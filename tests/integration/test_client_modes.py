@@ -17,7 +17,7 @@ import slicelock
 from slicelock import AsyncSlice, Slice, errors, testing
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import TurnError
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import Settings
 from tests.support.sides import ROOT, Side, ThreadSide
 from tests.support.wait import wait_until

@@ -13,9 +13,9 @@ import pytest
 
 from slicelock import errors, wire
 from slicelock.embedded import EmbeddedServer
+from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.store import AsyncStore, Store, Subscription
 from slicelock.store.connect import Link, socket_of
 from slicelock.store.opening import Endpoint, opened

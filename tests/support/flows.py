@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicelock.codec import Command
+from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.protocol import Ledger, Part, Who, Wish
-from slicelock.steps import Call, Flow, Now, Wait
 from slicelock.wire import RegisterReply
 
 Answer = Any  # a reply, an exception to throw, or a function of the command

@@ -14,7 +14,7 @@ from typing import Any
 
 from slicelock import children
 from slicelock.codec import Command
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.sim import Record
 from slicelock.store.sync import Store

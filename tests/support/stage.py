@@ -12,7 +12,7 @@ from typing import Any
 
 from slicelock import wire
 from slicelock.identity import ProcessIdentity
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 from slicelock.model import SliceView
 from slicelock.sim import Record, SimDevice
 from tests.support.rig import CAPACITY, read_from, settings_in, write_to

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from slicelock.hooks.torch_offload.address_space import AddressSpace
 from slicelock.hooks.torch_offload.layout import Place
-from slicelock.hooks.torch_offload.pages import Pages
 from slicelock.hooks.torch_offload.pool import Allowance
 
 BLOCK = 2 << 20
@@ -134,5 +134,5 @@ class HostMachine:
     def device(self, index: int) -> HostDevice:
         return self.devices.setdefault(index, HostDevice(f"host:{index}"))
 
-    def memory(self, index: int) -> Pages:
-        return Pages(64 << 20)
+    def memory(self, index: int) -> AddressSpace:
+        return AddressSpace(64 << 20)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from slicelock.errors import ConfigurationError
+from slicelock.hooks.torch_offload.address_space import AddressSpace
 from slicelock.hooks.torch_offload.driver import Driver
 from slicelock.hooks.torch_offload.guard import Guard, NoGuard, guard_for, warn_of_no_guard
 from slicelock.hooks.torch_offload.layout import Place
-from slicelock.hooks.torch_offload.pages import Pages
 from slicelock.hooks.torch_offload.pool import Allowance, Memory, Pinner, block_for, process_allowance
 from slicelock.hooks.torch_offload.refusals import Segments, instances_of, refuse_by_allocator, refuse_graphs
 
@@ -221,7 +221,7 @@ class CudaMachine:
         return self._devices[index]
 
     def memory(self, index: int) -> Memory:
-        return Pages(
+        return AddressSpace(
             self.allowance.limit or UNLIMITED, _node_of(self._torch.cuda.get_device_properties(index))
         )
 

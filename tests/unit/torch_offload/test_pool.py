@@ -12,7 +12,7 @@ import pytest
 
 from slicelock import host_memory
 from slicelock.errors import ConfigurationError
-from slicelock.hooks.torch_offload.pages import Pages
+from slicelock.hooks.torch_offload.address_space import AddressSpace
 from slicelock.hooks.torch_offload.pool import BLOCK, Allowance, HostPool, block_for, process_allowance
 from tests.support.wait import wait_until
 
@@ -48,7 +48,7 @@ def make(pinner: Pinner) -> Iterator[Callable[..., HostPool]]:
     made: list[HostPool] = []
 
     def pool(limit: int | None = 64 * SIZE, threads: int = 3) -> HostPool:
-        made.append(HostPool(Pages(32 * SIZE), pinner, Allowance(limit), block=SIZE, threads=threads))
+        made.append(HostPool(AddressSpace(32 * SIZE), pinner, Allowance(limit), block=SIZE, threads=threads))
         return made[-1]
 
     yield pool
@@ -121,7 +121,7 @@ def test_a_gap_in_the_middle_is_not_used_before_it_is_filled(
 
 def test_closing_gives_everything_back(pinner: Pinner) -> None:
     allowance = Allowance(4 * SIZE)
-    pool = HostPool(Pages(8 * SIZE), pinner, allowance, block=SIZE)
+    pool = HostPool(AddressSpace(8 * SIZE), pinner, allowance, block=SIZE)
     pool.ensure(4 * SIZE)
     assert allowance.take(1)
     pool.close()
@@ -131,7 +131,7 @@ def test_closing_gives_everything_back(pinner: Pinner) -> None:
 
 def test_pools_of_one_process_share_an_allowance(pinner: Pinner) -> None:
     allowance = Allowance(3 * SIZE)
-    pools = [HostPool(Pages(8 * SIZE), pinner, allowance, block=SIZE, threads=1) for _ in range(2)]
+    pools = [HostPool(AddressSpace(8 * SIZE), pinner, allowance, block=SIZE, threads=1) for _ in range(2)]
     assert [pool.ensure(2 * SIZE) for pool in pools] == [2 * SIZE, SIZE]
     for pool in pools:
         pool.close()
@@ -172,7 +172,7 @@ def test_a_block_is_never_larger_than_the_limit() -> None:
 
 
 def test_pages_are_not_inherited_and_not_dumped() -> None:
-    pages = Pages(4 * SIZE)
+    pages = AddressSpace(4 * SIZE)
     pages.open(2 * SIZE)
     pages.commit(0, 2 * SIZE)
     text = Path("/proc/self/smaps").read_text()
@@ -189,4 +189,4 @@ def test_pages_are_not_inherited_and_not_dumped() -> None:
 
 def test_address_space_that_cannot_be_had_is_one_clear_line() -> None:
     with pytest.raises(ConfigurationError, match=r"Cannot reserve .* SLICELOCK_HOST_POOL"):
-        Pages(1 << 62)
+        AddressSpace(1 << 62)

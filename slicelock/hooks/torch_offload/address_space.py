@@ -27,7 +27,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-class Pages:
+class AddressSpace:
     """`nbytes` of address space. It costs nothing until it is opened and committed, is not inherited by
     forked children (a pinned page would have to be copied for each), and is left out of core dumps.
 

@@ -1,8 +1,8 @@
-"""What a flow can ask of the driver that runs it.
+"""What a flow of the protocol can ask of whoever drives it.
 
-A flow is a generator: it yields one of these steps and receives the answer; a driver (`store/sync.py`,
-`store/aio.py`) does the I/O. So the logic is written once for sync and async code, and a test drives it by
-hand.
+A flow is a generator: it yields one of these steps and receives the answer; `Store.drive` or
+`AsyncStore.drive` does the I/O. So the logic is written once for sync and async code, and a test drives it by
+hand. (The steps of a switch are another matter: `slicelock_agent.reconcile.Step`.)
 """
 
 from __future__ import annotations

@@ -1,18 +1,25 @@
-"""Child processes of a bench: started, told what to do a line at a time, and gone at the end."""
+"""Child processes of a bench: started, told what to do a line at a time, and gone at the end.
+
+What runs in them is in `side.py` and `swap_actor.py`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from slicelock import children
 from slicelock.errors import SlicelockError
 
 END_S = 20.0
+
+Facts = dict[str, Any]
+"""What a process of the swap bench measured."""
 
 
 class LineProcess:
@@ -73,8 +80,8 @@ class LineProcess:
         self._process.stdout.close()  # not before: it may still have something to say
 
 
-class Actor(LineProcess):
-    """One side of a hand-over. `endless`: one that does not read."""
+class SideProcess(LineProcess):
+    """One side of a hand-over (`side.py`). `endless`: one that does not read."""
 
     def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, endless: bool = False) -> None:
         super().__init__("side", *arguments, env=env)
@@ -97,3 +104,29 @@ class Actor(LineProcess):
         if self._endless:
             self._process.terminate()
         super().close()
+
+
+class SwapProcess(LineProcess):
+    """A process with a GPU context (`swap_actor.py`), asked in JSON. SlicelockError when it fails."""
+
+    def __init__(self, kind: str, env: Mapping[str, str] | None = None) -> None:
+        super().__init__("swap_actor", kind, env=env)
+
+    def greet(self) -> None:
+        self.answer()
+
+    def tell(self, do: str, **options: object) -> None:
+        """Give it something to do, without waiting."""
+        self.write_line(json.dumps({"do": do, **options}))
+
+    def answer(self) -> Facts:
+        """What it measured."""
+        facts: Facts = json.loads(self.read_line())
+        if "error" in facts:
+            raise SlicelockError(str(facts["error"]))
+        return facts
+
+    def ask(self, do: str, **options: object) -> Facts:
+        """Have it do something, and what it measured."""
+        self.tell(do, **options)
+        return self.answer()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from slicelock.errors import AgentError
-from slicelock.local import LocalAgent
+from slicelock.local_agent import LocalAgent
 
 
 def test_a_start_that_fails_quotes_no_earlier_agent(monkeypatch: pytest.MonkeyPatch) -> None:
