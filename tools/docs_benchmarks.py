@@ -12,7 +12,6 @@ from docs_markdown import code, table
 
 MEASURED = Path(__file__).resolve().parent.parent / "docs" / "reference" / "benchmarks.json"
 HEAD = ("what", "figure", "floor, same run", "ratio", "goal", "")
-SWAP, DUTY = "slicelock bench swap --gib 24 --cycles 4 --json", "slicelock bench duty --json"
 Facts = dict[str, Any]
 Row = Sequence[str]
 
@@ -28,9 +27,20 @@ def machine(facts: Facts) -> str:
     return table(("what", "which"), facts["machine"].items())
 
 
+def _measured(facts: Facts, part: str, *by: str) -> str:
+    """When figures were measured, and by which command or tests."""
+    return f"Measured on {facts['measured'][part]} by {', '.join(map(code, by))}.\n\n"
+
+
 def swap(facts: Facts) -> str:
     """`bench swap`."""
-    return f"Command: {code(SWAP)}\n\n{table(HEAD, _swap_rows(facts['swap']))}"
+    figures = facts["swap"]
+    command = f"slicelock bench swap --gib {figures['gib']:g} --cycles {_cycles(figures)} --json"
+    return _measured(facts, "swap", command) + table(HEAD, _swap_rows(figures))
+
+
+def _cycles(swap: Facts) -> int:
+    return len(swap["torch_offload"]["all_out_s"]) - 1  # the first one is beside them
 
 
 def _swap_rows(swap: Facts) -> Iterator[Row]:
@@ -58,7 +68,8 @@ def _swap_rows(swap: Facts) -> Iterator[Row]:
     slower = goals["the driver's checkpoint, in times of the hook"]
     yield "driver out and in", f"{driver['out_s'] + driver['in_s']:.1f} s", hooks, *_against(slower, 12)
     grown = swap["growth_bytes"]
-    yield "growth in four cycles", f"host {grown['host'] >> 10} KiB, device {grown['device']}", "", "", "", ""
+    told = f"host {grown['host'] >> 10} KiB, device {grown['device']}"
+    yield f"growth in {_cycles(swap)} cycles", told, "", "", "", ""
 
 
 def duty(facts: Facts) -> str:
@@ -66,18 +77,19 @@ def duty(facts: Facts) -> str:
     hooks, by_driver = facts["duty"], facts["duty_cuda"]
     goals, together = hooks["goals"], hooks["together"]
     alone = hooks["job-1"]["duty"] + hooks["job-2"]["duty"]
+    used = " and ".join(f"{hooks[job]['utilisation']:.3f}" for job in ("job-1", "job-2"))
     rows = [
         ("duty of two jobs", f"{together['duty']:.3f}", f"{alone:.3f} (sum alone)",
          *_against(goals["duty together, of the sum alone"], 0.9)),
         ("time of two jobs", f"{together['wall_s']:.1f} s", f"{hooks['series_s']:.1f} s (in series)",
          *_against(goals["time together, of both in series"], 0.6, at_most=True)),
-        ("utilisation (NVML)", f"{together['utilisation']:.3f}", f"{hooks['job-1']['utilisation']:.3f} alone",
-         "", "", ""),
+        ("utilisation (NVML)", f"{together['utilisation']:.3f}", f"{used} alone", "", "", ""),
         ("a switch", f"{hooks['switch_s'] * 1000:.0f} ms", "", "", "", ""),
         ("losses and weights, hooks", _identical(hooks), "", "", "identical", _verdict(hooks["identical"])),
-        ("the same, driver", _identical(by_driver), "", "", "identical", _verdict(by_driver["identical"])),
+        (f"the same, driver ({facts['measured']['duty_cuda']})", _identical(by_driver), "", "", "identical",
+         _verdict(by_driver["identical"])),
     ]  # fmt: skip
-    return f"Command: {code(DUTY)}\n\n{table(HEAD, rows)}"
+    return _measured(facts, "duty", "slicelock bench duty --json") + table(HEAD, rows)
 
 
 def demo(facts: Facts) -> str:
@@ -90,7 +102,7 @@ def demo(facts: Facts) -> str:
         ("kill -9 of the holder to the next turn", f"{told['kill_to_next_turn_s']:.2f} s"),
         ("results bit-identical", "yes" if told["identical"] else "no"),
     ]
-    return f"Command: {code('slicelock demo --json')}\n\n{table(('what', 'figure'), rows)}"
+    return _measured(facts, "demo", "slicelock demo --json") + table(("what", "figure"), rows)
 
 
 def driver(facts: Facts) -> str:
@@ -103,7 +115,15 @@ def driver(facts: Facts) -> str:
     rows += [(f"{one['gib']} GiB in {one['pieces']} allocations", *_rates([one])) for one in pieces]
     pages = {True: "huge pages allowed", False: "without huge pages"}
     rows += [(f"{one['gib']} GiB, {pages[one['huge']]}", *_rates([one])) for one in _of(told, "huge_pages")]
-    return table(("state", "out", "in"), rows)
+    head = _measured(facts, "tests", *_files("scenarios", "host_memory"))
+    large = [one for one in told if "out_gb_s" in one and one["gib"] >= 8]
+    return f"{head}{table(('state', 'out', 'in'), rows)}\n\n{_spread(large)}"
+
+
+def _spread(cycles: Sequence[Facts]) -> str:
+    ways = {way: sorted(one[f"{way}_gb_s"] for one in cycles) for way in ("out", "in")}
+    spread = (f"{rates[0]:g} to {rates[-1]:g} GB/s {way}" for way, rates in ways.items())
+    return f"All {len(cycles)} timed cycles of 8 GiB and more: {', '.join(spread)}."
 
 
 def hooks_first(facts: Facts) -> str:
@@ -115,7 +135,8 @@ def hooks_first(facts: Facts) -> str:
         out, back = (f"{later.get(f'hook_{way}_s', 0) + later[f'{way}_s']:.2f} s" for way in ("out", "in"))
         row = (name, f"{later['rest_mib'] / 1024:.2f} GiB", out, back)
         rows.append((*row, f"{later['whole_s']:.1f} s", f"{first['whole_s']:.1f} s"))
-    return table(("20 GiB", "left to the driver", "out", "in", "both", "the first time"), rows)
+    head = ("20 GiB", "left to the driver", "out", "in", "both", "the first time")
+    return _measured(facts, "tests", *_files("costs")) + table(head, rows)
 
 
 def calls(facts: Facts) -> str:
@@ -129,7 +150,7 @@ def calls(facts: Facts) -> str:
         (f"{both['gib']} GiB out while {both['gib']} GiB of another process come in",
          f"{together['whole_s']:.1f} s (alone {alone['out_s']:.1f} s and {alone['in_s']:.1f} s)"),
     ]  # fmt: skip
-    return table(("what", "time"), rows)
+    return _measured(facts, "tests", *_files("costs")) + table(("what", "time"), rows)
 
 
 def meanwhile(facts: Facts) -> str:
@@ -151,7 +172,8 @@ def meanwhile(facts: Facts) -> str:
         *((f"`kill -9` of the {who} at six moments of a switch of 4 GiB each way", _turns(told, victim))
           for victim, who in (("agent", "agent"), ("helper", "helpers that call the driver"))),
     ]  # fmt: skip
-    return table(("case", "outcome"), rows)
+    files = _files("meanwhile", "special_memory", "crashes")
+    return _measured(facts, "tests", *files) + table(("case", "outcome"), rows)
 
 
 def _turns(told: Sequence[Facts], victim: str) -> str:
@@ -164,23 +186,33 @@ def scenarios(facts: Facts) -> str:
     """What was found out by tests beside."""
     told = facts["tests"]
     [group], [lost] = _of(told, "control_group"), _of(told, "restore_without_room")
-    [exchange] = _of(told, "they_overlap")
+    [exchange], room = _of(told, "they_overlap"), group["refused"].split(" leaves ")[1]
     rows = [
         ("a graph, pinned memory, events, cuBLAS, cuDNN, a memory pool; also expandable segments",
          f"all work after {_of(told, 'what_a_process_may_have')[0]['cycles']} cycles of the driver"),
-        ("a control group without room", f"refused: {group['refused'].split(' leaves ')[1]}"),
-        ("the same, forced", f"the kernel ends the process (codes {_codes(group['forced_codes'])})"),
+        ("a control group without room", f"refused: the limit leaves {room}"),
+        ("the same, forced", "the process is locked; while it is saved, the kernel ends it"),
         ("restore without room; with room again; unlock",
          f"codes {lost['without_room']}, {lost['with_room']}, {lost['unlock']}: the process is lost; killed, "
          f"its memory is free after {lost['freed_after_kill_s']:.1f} s and the next one works"),
-        ("two runs of two ranks on two GPUs (NCCL), hooks", "bit-identical to alone"),
-        ("the same, driver, with the safe settings", "bit-identical to alone"),
         (f"a whole switch of {exchange['gib']} GiB each way that do not both fit, messages included",
          f"{median(exchange['waits_s'][1:]):.2f} s"),
         *(_many(told, way, who) for way, who in (("hook", "hooks"), ("cuda", "the driver"))),
     ]  # fmt: skip
-    assert all(one["identical"] for one in _of(told, "two_ranks"))
-    return table(("case", "outcome"), rows)
+    assert (group["forced_codes"], group["alive"]) == ([0, -1], False)
+    files = _files("scenarios", "exchange", "many_switches")
+    return _measured(facts, "tests", *files) + table(("case", "outcome"), rows)
+
+
+def two_gpus(facts: Facts) -> str:
+    """The tests that take two GPUs."""
+    ways = {one["way"]: one["identical"] for one in _of(facts["two_gpus"], "two_ranks")}
+    assert ways == {"hooks": True, "cuda": True}
+    rows = [
+        ("two runs of two ranks on two GPUs (NCCL), hooks", "bit-identical to alone"),
+        ("the same, driver, with the safe settings", "bit-identical to alone"),
+    ]
+    return _measured(facts, "two_gpus", *_files("two_gpus")) + table(("case", "outcome"), rows)
 
 
 def _many(told: Sequence[Facts], way: str, who: str) -> Row:
@@ -200,10 +232,15 @@ PARTS = {
     "demo": demo,
     "driver": driver,
     "scenarios": scenarios,
+    "two_gpus": two_gpus,
     "hooks_first": hooks_first,
     "calls": calls,
     "meanwhile": meanwhile,
 }
+
+
+def _files(*names: str) -> list[str]:
+    return [f"tests/gpu/test_{name}.py" for name in names]
 
 
 def _of(told: Sequence[Facts], name: str) -> list[Facts]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -84,3 +87,48 @@ def test_only_what_users_make_has_a_constructor(tool: Mapping[str, ModuleType]) 
 def test_a_picture_says_what_it_shows(tool: Mapping[str, ModuleType]) -> None:
     for text in tool["docs_pictures"].pictures().values():
         assert text.count("reward") >= 3 and "<title>" in text
+
+
+@pytest.fixture
+def benchmarks(tool: Mapping[str, ModuleType]) -> dict[str, Any]:
+    """What was measured on GPUs."""
+    return json.loads(tool["docs_benchmarks"].MEASURED.read_text(encoding="utf-8"))
+
+
+def test_every_table_of_figures_says_when_and_by_what_it_was_measured(
+    tool: Mapping[str, ModuleType], benchmarks: dict[str, Any]
+) -> None:
+    days = dict.fromkeys(benchmarks["measured"], "2001-02-03")
+    for name, part in tool["docs_benchmarks"].PARTS.items():
+        text = part(benchmarks | {"measured": days})
+        assert name == "machine" or re.match(r"Measured on 2001-02-03 by `[^`]+`(, `[^`]+`)*\.\n\n", text), (
+            name
+        )
+
+
+def test_figures_of_another_day_in_a_table_say_so(
+    tool: Mapping[str, ModuleType], benchmarks: dict[str, Any]
+) -> None:
+    benchmarks["measured"]["duty_cuda"] = "2001-02-03"
+    [row] = (line for line in tool["docs_benchmarks"].duty(benchmarks).splitlines() if "2001" in line)
+    assert row.startswith("| the same, driver (2001-02-03) | identical")
+
+
+def test_a_switch_is_told_with_the_command_that_measured_it(
+    tool: Mapping[str, ModuleType], benchmarks: dict[str, Any]
+) -> None:
+    benchmarks["swap"] |= {"gib": 7.5}
+    benchmarks["swap"]["torch_offload"]["all_out_s"] = [0.5] * 4
+    text = tool["docs_benchmarks"].swap(benchmarks)
+    assert "`slicelock bench swap --gib 7.5 --cycles 3 --json`" in text
+    assert "growth in 3 cycles" in text
+
+
+def test_the_spread_of_the_driver_is_that_of_all_large_cycles(
+    tool: Mapping[str, ModuleType], benchmarks: dict[str, Any]
+) -> None:
+    slow = {"test": "another", "gib": 8, "out_gb_s": 0.5, "in_gb_s": 0.5}
+    fast, small = slow | {"out_gb_s": 98.0, "in_gb_s": 99.0}, slow | {"gib": 7, "out_gb_s": 0.1}
+    benchmarks["tests"] += [slow, fast, small]
+    told = tool["docs_benchmarks"].driver(benchmarks).splitlines()[-1]
+    assert told.endswith("timed cycles of 8 GiB and more: 0.5 to 98 GB/s out, 0.5 to 99 GB/s in.")
