@@ -81,13 +81,16 @@ class Agent:
         self._watch.start()
         for name in self._slices:
             await self._declarer.check(name)
-        await self._build()
+        journal = Journal(self._path, self._boot)
+        self._undo.append(lambda: journal.remove() if self._new else journal.close())
+        await self._build(journal)
         await self._introduce(self._pulse.facts.question())
         for name in self._slices:
             await self._declarer.declare(name)
         await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
-        if self._new:
+        if journal.blank:
             await self._recall()
+            journal.begun()
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
             self._begin(f"slice {name}", switcher.run)
@@ -124,11 +127,9 @@ class Agent:
     async def _introduce(self, beat: Beat) -> None:
         await introduce(self._store, beat, self._before, REST_BEATS * self._settings.beat)
 
-    async def _build(self) -> None:
+    async def _build(self, journal: Journal) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()
         mailbox, made, kinds = self._mailbox, self._backends, self._kinds
-        journal = Journal(self._path, self._boot)
-        self._undo.append(lambda: journal.remove() if self._new else journal.close())
         registry = Registry(
             Finder(journal.boots, _allowed(settings)), journal, loop.add_reader, loop.remove_reader
         )

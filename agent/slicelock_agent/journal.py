@@ -85,7 +85,8 @@ class Journal:
     """The agent's file, for one process at a time. ConfigurationError: another has it, or it cannot be used.
 
     `id` tells it from every other journal, its copies included. `reborn` says that the machine was started
-    anew since the file was last used; `boots` are this node's boot ids, newest last.
+    anew since the file was last used; `boots` are this node's boot ids, newest last. `blank` says that it is
+    new and does not hold yet what an earlier one may have held (`begun`).
     """
 
     def __init__(self, path: Path, boot: str) -> None:
@@ -97,6 +98,7 @@ class Journal:
             known: list[str] = json.loads(meta.get("boots", "[]"))
             mark: str = json.loads(meta.get("id", "null")) or secrets.token_hex(4)
             self.id = f"{mark}-{_file_of(self._lock)}"
+            self.blank = meta.get("blank", "false" if "id" in meta else "true") == "true"
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
             pages, processes = self._lines.of("slices"), self._lines.of("processes")
@@ -104,6 +106,7 @@ class Journal:
             self.processes = {run: set(cast(list[str], json.loads(t))) for run, t in processes.items()}
             if self.reborn:
                 self._start_over()
+            self._put("meta", "blank", encode(self.blank))  # first: a new one must not look like an old one
             self._put("meta", "boots", encode(self.boots))
             self._put("meta", "id", encode(mark))
         except AgentError:
@@ -115,6 +118,11 @@ class Journal:
                 f"The journal {path} cannot be read: {failure}.",
                 advice="Move it away if no run of this node is saved, or name another --state-dir.",
             ) from failure
+
+    def begun(self) -> None:
+        """What could be found out without an earlier journal is in this one now."""
+        self._put("meta", "blank", encode(False))
+        self.blank = False
 
     def page(self, name: str) -> Page:
         """The slice's page, a new one if there is none."""

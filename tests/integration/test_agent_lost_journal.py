@@ -12,10 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from slicelock_agent.journal import Journal
 
+from slicelock.identity import boot_id
 from slicelock.local_agent import LocalAgent
 from tests.support.fake_driver import GIB, VARIABLE
 from tests.support.fake_driver import World as Gpus
@@ -231,11 +234,17 @@ def test_what_is_loaded_on_a_gpu_makes_room_for_what_is_saved(node: Node) -> Non
     assert (node.state(a), node.state(b)) == ("running", "checkpointed")
 
 
-def test_what_is_loaded_on_a_gpu_is_evicted_by_its_hooks(node: Node) -> None:
+@pytest.mark.parametrize("kills", [1, 2])
+def test_what_is_loaded_on_a_gpu_is_evicted_by_its_hooks(node: Node, kills: int) -> None:
     node.start(fallback="hooks")
     a, b = run_on(node, "a", hooks=HOOKS), run_on(node, "b", hooks=HOOKS)
     first_turn(node, a)
-    node.lose(fallback="hooks")
+    node.kill()
+    lose_journal(node.agents)
+    if kills == 2:  # the next agent has made a journal, and not yet asked what its predecessor has told
+        state, pool = Path(node.agents.env()["SLICELOCK_STATE_DIR"]), node.agents.world.keys.pool
+        Journal(state / f"{pool}.n1.journal", boot_id()).close()
+    node.start(fallback="hooks")
     b.register("s")
     b.ask("s")
     assert wait_until(lambda: commands(a), what="a command for its hooks")[0]["what"] == "offload"

@@ -54,6 +54,15 @@ def test_an_admission_and_what_it_replaces_are_one_write(journal: Journal) -> No
     assert (again.top, set(again.stays), again.admitted) == (70, {"b"}, Admitted("b", "main", 1, 60))
 
 
+def test_it_is_blank_until_it_is_told_otherwise(journal: Journal) -> None:
+    assert journal.blank
+    journal.page("s").adopt(70)
+    again = reopened(journal)
+    assert again.blank
+    again.begun()
+    assert not reopened(again).blank
+
+
 def test_pages_do_not_mix(journal: Journal) -> None:
     journal.page("s").admit(TURN)
     journal.page("t").admit(Admitted("b", "main", 1, 60))
