@@ -15,7 +15,7 @@ from slicelock.keys import Keys
 from slicelock.metrics import check_installed
 from slicelock.model import Picture
 from slicelock.settings import AgentSettings
-from slicelock.store import DirectStore, DirectSubscription, PrimaryWatch
+from slicelock.store import AsyncStore, AsyncSubscription, PrimaryWatch
 from slicelock.wire import Beat, Status
 from slicelock_agent import backends, clocked, exchanges, loading
 from slicelock_agent.advocate import Advocate
@@ -55,13 +55,13 @@ class Agent:
         self._path = settings.state_dir / f"{settings.pool}.{settings.node}.journal"
         self._new = not self._path.exists()
         settings.url()  # the one setting that has no default
-        self._store = DirectStore(settings, name=f"agent-{settings.node}")
+        self._store = AsyncStore(settings, name=f"agent-{settings.node}")
         self._watch = PrimaryWatch(settings, lambda: None)  # what is cut is opened again without being told
         self._mailbox = Mailbox()
         self._registry: Registry | None = None
         self._locks = DeviceLocks()
         self._tasks: list[asyncio.Task[None]] = []
-        self._undo: list[Callable[[], object]] = [self._store.close, self._watch.close, self._locks.close]
+        self._undo: list[Callable[[], object]] = [self._watch.close, self._locks.close]
 
     @property
     def summary(self) -> str:
@@ -139,7 +139,7 @@ class Agent:
         observed, serve = self._listener()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
         channel, name = Keys(settings.pool).node_channel(settings.node), f"agent-{settings.node}-hints"
-        self._hints = DirectSubscription(settings, [channel], pulse.heed, beside=self._store, name=name)
+        self._hints = AsyncSubscription(settings, [channel], pulse.heed, beside=self._store, name=name)
         self._undo += [registry.close, self._hints.close, pulse.close]
         self._advocate = Advocate(
             self._store, settings.node, registry, pulse.switchers.values, lambda: pulse.in_touch_since
@@ -261,6 +261,7 @@ class Agent:
         )  # a copy under way ends before its memory goes
         for undo in reversed(self._undo):
             undo()
+        await self._store.aclose()
 
     def _gone(self, mailbox: Mailbox, process: str) -> None:
         """A process has ended: tell at once, wait for it no longer, drop what it was the last one to need."""

@@ -9,7 +9,7 @@ from slicelock.errors import SlicelockError
 from slicelock.exits import ExitCode, exit_code, told
 from slicelock.model import Picture
 from slicelock.settings import AgentSettings
-from slicelock.store import DirectStore
+from slicelock.store import AsyncStore
 from slicelock.wire import Status
 
 
@@ -31,11 +31,11 @@ def show(settings: AgentSettings, *, as_json: bool) -> ExitCode:
 
 async def _ailment(settings: AgentSettings) -> str:
     """What is wrong with the agent of this node, as far as its pool knows; empty: nothing."""
-    store = DirectStore(settings, name=f"health-{settings.node}")
+    store = AsyncStore(settings, name=f"health-{settings.node}")
     try:
         reply = await store.run(Status("", 0))
     finally:
-        store.close()
+        await store.aclose()
     nodes = {node.name: node for node in Picture.of(settings.pool, reply.picture).nodes}
     age_ms = nodes[settings.node].beat_age_ms if settings.node in nodes else -1
     if age_ms < 0:

@@ -1,4 +1,4 @@
-"""What the agent asks of its store, which is a `DirectStore`."""
+"""What the agent asks of its store, which is an `AsyncStore`."""
 
 from __future__ import annotations
 

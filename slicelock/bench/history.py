@@ -35,8 +35,8 @@ from slicelock.scripts import lua_root
 from slicelock.settings import Settings, StoreSettings
 from slicelock.store import EventReader, Store
 from slicelock.store.connect import pack
-from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.raw_link import RawLink
 from slicelock.wire import Acquire, Declare, Yield
 
 ROUNDS, ROUND_S = 30, 0.1
@@ -167,19 +167,19 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def _write(settings: StoreSettings, told: list[tuple[int, dict[str, str]]]) -> None:
-    line = Line(opened(Endpoint(settings, "bench"), settings.store_timeout)[0], settings.store_timeout)
+    link = RawLink(opened(Endpoint(settings, "bench"), settings.store_timeout)[0], settings.store_timeout)
     key = Keys(settings.pool).events
-    line.send(pack(("DEL", key))[0])
-    line.receive()
+    link.send(pack(("DEL", key))[0])
+    link.receive()
     for first in range(0, len(told), PIPELINE):
         calls = [
             pack(("XADD", key, f"{at}-{number}", *itertools.chain(*fields.items())))[0]
             for number, (at, fields) in enumerate(told[first : first + PIPELINE], first)
         ]
-        line.send(b"".join(calls))
+        link.send(b"".join(calls))
         for _ in calls:
-            line.receive()
-    line.close()
+            link.receive()
+    link.close()
 
 
 def _reading(settings: StoreSettings) -> tuple[float, float, float, float, int]:

@@ -26,8 +26,8 @@ from slicelock.scripts import Source
 from slicelock.settings import Settings
 from slicelock.store import Store
 from slicelock.store.connect import pack
-from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.raw_link import RawLink
 from slicelock.wire import Acquire, Declare, Yield
 
 SLICE = "bench"
@@ -116,15 +116,15 @@ def _pairs(settings: Settings) -> Callable[[], None]:
 
 def _bare_pairs(settings: Settings) -> Callable[[], None]:
     text, sha = script("noop")
-    line = Line(opened(Endpoint(settings, "bench"), settings.store_timeout)[0], settings.store_timeout)
-    line.send(pack(("SCRIPT", "LOAD", text))[0])
-    line.receive()
+    link = RawLink(opened(Endpoint(settings, "bench"), settings.store_timeout)[0], settings.store_timeout)
+    link.send(pack(("SCRIPT", "LOAD", text))[0])
+    link.receive()
     call = pack(("EVALSHA", sha, "0"))[0]
 
     def pair() -> None:
         for _ in range(2):
-            line.send(call)
-            line.receive()
+            link.send(call)
+            link.receive()
 
     return pair
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisError
 
 from slicelock.codec import Command, R
-from slicelock.errors import StoreError, StoreUnavailable
+from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.flow import Call, Flow, Now, Step, Wait
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import AsyncLink, pack
+from slicelock.store.aio_link import AsyncConnection
 from slicelock.store.epochs import Epochs
 from slicelock.store.failures import CLOSED, explain
-from slicelock.store.opening import Endpoint, opened_async
 from slicelock.store.replicas import Replicas
-from slicelock.store.server import Server
 
 T = TypeVar("T")
+Take = Callable[[Any], None]
 
 
 class AsyncInbox(Protocol):
@@ -34,10 +34,12 @@ class AsyncInbox(Protocol):
         ...
 
 
-class AsyncStore:
+class AsyncStore(AsyncConnection):
     """One connection to a pool's Redis for one event loop, opened at the first call and closed with the loop.
 
-    As `Store`: nothing is repeated. A cancelled call closes the connection, since its reply may still come.
+    As `Store`: nothing is repeated. `call` sends at once and hands the reply, or a SlicelockError, to a
+    callback, which must not raise; calls are answered in their order, and need not wait for each other. One
+    that is not answered in time closes the connection, since its reply may still come.
     """
 
     def __init__(
@@ -48,26 +50,54 @@ class AsyncStore:
         overlay: Path | None = None,
         epochs: Epochs | None = None,
     ) -> None:
-        self._endpoint, self._epochs = Endpoint(settings, name), epochs or Epochs()
+        super().__init__(settings, name)
+        self._meta, self._overlay = Keys(settings.pool).meta, overlay
+        self._epochs = epochs or Epochs()
         self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
-        self._server = Server()
-        self._timeout = settings.store_timeout
-        self._meta = Keys(settings.pool).meta
-        self._overlay = overlay
-        self._link: AsyncLink | None = None
+        self._waiting: deque[tuple[Command[Any] | None, Take]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._lock = asyncio.Lock()
         self._cleaning: set[asyncio.Task[Any]] = set()
         self._guard: AsyncGenerator[None, None] | None = None
 
+    # ------------------------------------------------------------ calls
+
+    async def open(self) -> None:
+        if self._closed:
+            raise StoreError(CLOSED)
+        await super().open()
+
+    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
+        """Send a command; without a connection `take` gets StoreUnavailable at once."""
+        if self._link is None:
+            take(StoreUnavailable(f"Redis at {self._endpoint.place} is not connected."))
+        else:
+            self._ask_script(command, "EVALSHA", load(command.script, self._overlay).sha, take)
+
     async def run(self, command: Command[R]) -> R:
-        """Run one script and decode its answer."""
-        async with self._lock:
-            reply = command.decode(await self._call(command))
-            self._epochs.heed(reply)
-            if command.needs_replicas(reply):
-                await self._await_replicas()
+        """Run one script and wait for its answer; connects if need be."""
+        await self.open()
+        answer: asyncio.Future[R | SlicelockError] = asyncio.get_running_loop().create_future()
+
+        def take(reply: R | SlicelockError) -> None:
+            if not answer.done():  # who waits for it may have been cancelled
+                answer.set_result(reply)
+
+        self.call(command, take)
+        reply = await answer
+        if isinstance(reply, SlicelockError):
+            raise reply
         return reply
+
+    async def aclose(self) -> None:
+        """Close the connection for good: calls under way are undecided, later ones raise StoreError."""
+        self._closed = True
+        self._drop()
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            await guard.aclose()
+
+    # ------------------------------------------------------------ flows
 
     async def drive(self, flow: Flow[T], inbox: AsyncInbox | None = None) -> T:
         """Run a flow to its end. Whatever interrupts it is thrown into it; its clean-up call is shielded."""
@@ -76,7 +106,7 @@ class AsyncStore:
             step = next(flow)
             while True:
                 try:
-                    work = self._take(step, inbox)
+                    work = self._do(step, inbox)
                     answer = await (self._shielded(work) if interrupted else work)
                 except BaseException as failure:  # noqa: BLE001 - the flow decides
                     interrupted = interrupted or not isinstance(failure, Exception)
@@ -88,18 +118,7 @@ class AsyncStore:
         finally:
             flow.close()
 
-    async def aclose(self) -> None:
-        """Close the connection for good: later calls raise StoreError."""
-        async with self._lock:
-            self._closed = True
-            await self._drop()
-            guard, self._guard = self._guard, None
-        if guard is not None:
-            await guard.aclose()
-
-    # ------------------------------------------------------------ steps
-
-    async def _take(self, step: Step, inbox: AsyncInbox | None) -> Any:
+    async def _do(self, step: Step, inbox: AsyncInbox | None) -> Any:
         match step:
             case Call(command):
                 return await self.run(command)
@@ -121,72 +140,106 @@ class AsyncStore:
         if not task.cancelled():
             task.exception()  # seen; whoever still waits gets it too
 
-    # ------------------------------------------------------------ calls, under the lock
+    # ------------------------------------------------------------ questions and answers
 
-    async def _call(self, command: Command) -> Any:
-        source = load(command.script, self._overlay)
-        tail = ("1", self._meta, *command.argv())
-        try:
-            return await self._exchange(("EVALSHA", source.sha, *tail))
-        except NoScriptError:
-            return await self._exchange(("EVAL", source.text, *tail))
+    def _ask_script(self, command: Command[Any], how: str, script: str, take: Take) -> None:
+        words = (how, script, "1", self._meta, *command.argv(), self._epochs.told_to(self._server))
+        self._ask(words, command, take)
 
-    async def _exchange(self, words: tuple[str, ...]) -> Any:
-        link = self._link or await self._connect()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await link.send_packed_command(pack((*words, self._epochs.told_to(self._server))))
-                return await link.read_response()
-        except NoScriptError:
-            raise
-        except (RedisError, OSError) as error:
-            failure = explain(error, self._endpoint.place, sent=True)
-            if not isinstance(error, ResponseError) or isinstance(failure, StoreUnavailable):
-                await self._drop()
-            raise failure from None
-        except BaseException:
-            await self._drop()  # an interrupted exchange leaves half a reply behind
-            raise
+    def _ask(self, words: tuple[str, ...], command: Command[Any] | None, take: Take) -> None:
+        """`command`: the script's call that it is, if it is one."""
+        assert self._link is not None
+        self._link.write(words)
+        self._waiting.append((command, take))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._late)
 
-    async def _await_replicas(self) -> None:
-        """On the connection of the grant, and on no other."""
-        needed, link = self._replicas.needed(self._server), self._link
-        if not needed or link is None:
+    def _heard(self, reply: Any) -> None:
+        if not self._waiting:
+            self._drop()  # an answer to nothing: the next ones would be taken for others'
             return
+        command, take = self._waiting.popleft()
+        if command is not None and isinstance(reply, NoScriptError):
+            # Later calls keep their places: they have been answered with the same error, each in its turn.
+            self._ask_script(command, "EVAL", load(command.script, self._overlay).text, take)
+            return
+        self._rearm()
+        answer = self._read(command, reply)
+        if isinstance(answer, StoreUnavailable):
+            self._drop()  # perhaps it is no primary any more; the next connection is to the one that is
+        self._epochs.heed(answer)
+        if command is None or isinstance(answer, SlicelockError) or not command.needs_replicas(answer):
+            take(answer)
+        else:
+            self._await_replicas(answer, take)
+
+    def _read(self, command: Command[Any] | None, reply: Any) -> Any:
+        if isinstance(reply, RedisError):
+            return explain(reply, self._endpoint.place, sent=True)
         try:
-            async with asyncio.timeout(self._timeout):
-                await link.send_packed_command([self._replicas.question(needed)])
-                await link.read_response()
-                confirmed = await link.read_response()
-        except (RedisError, OSError) as error:
-            await self._drop()
-            raise self._replicas.refused(explain(error, self._endpoint.place, sent=True)) from None
-        except BaseException:
-            await self._drop()
-            raise
-        self._replicas.check(confirmed, needed, self._endpoint.place)
+            return reply if command is None else command.decode(reply)
+        except SlicelockError as failure:
+            return failure
+        except (ValueError, TypeError, LookupError) as failure:
+            return StoreError(
+                f"Redis at {self._endpoint.place} gave an answer that makes no sense: {failure}."
+            )
 
-    async def _connect(self) -> AsyncLink:
-        if self._closed:
-            raise StoreError(CLOSED)
-        link, self._server = await opened_async(self._endpoint, self._timeout)
-        self._link = link
-        await self._close_with_loop()
-        return link
+    def _await_replicas(self, grant: Any, take: Take) -> None:
+        """On the connection of the grant, and on no other."""
+        needed = self._replicas.needed(self._server)
+        if not needed:
+            take(grant)
+            return
+        questions, answers = self._replicas.questions(needed), list[Any]()
 
-    async def _drop(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.disconnect(nowait=True)
+        def hear(answer: Any) -> None:
+            answers.append(answer)
+            if len(answers) == len(questions):
+                take(self._replicas.objection(answers, needed, self._endpoint.place) or grant)
 
-    async def _close_with_loop(self) -> None:
-        """A loop that ends closes its async generators: the one thing of ours that it tells in time."""
+        for words in questions:
+            self._ask(words, None, hear)
+
+    # ------------------------------------------------------------ the connection
+
+    async def _connect(self) -> None:
+        await super()._connect()
         if self._guard is None:
             self._guard = self._until_loop_ends()
             await anext(self._guard)
 
     async def _until_loop_ends(self) -> AsyncGenerator[None, None]:
+        """A loop that ends closes its async generators: the one thing of ours that it tells in time."""
         try:
             yield
         finally:
-            await self._drop()
+            self._drop()
+            await asyncio.sleep(0)  # for the loop to close the socket
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        self._drop()
+
+    def _drop(self) -> None:
+        super()._drop()
+        self._give_up()
+
+    def _broken(self) -> None:
+        super()._broken()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._rearm()
+        for _, take in waiting:
+            take(
+                StoreTimeout(f"Redis at {self._endpoint.place} did not answer. The call may have been done.")
+            )

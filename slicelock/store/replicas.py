@@ -7,10 +7,12 @@ failover in which the replica that has the grant is not the one promoted; it doe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from slicelock.errors import NotReplicated, SlicelockError, StoreError
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store.connect import pack
 from slicelock.store.server import Server
 
 WAIT_S = 1.0
@@ -30,21 +32,22 @@ class Replicas:
             return self._wanted
         return int(self._sentinels or server.replicas > 0)
 
-    def question(self, needed: int) -> bytes:
+    def questions(self, needed: int) -> tuple[tuple[str, ...], ...]:
         """Two calls. The message makes the connection's offset the newest there is: `WAIT` counts from the
         connection's own last write, and the grant may have been written by another one."""
-        return pack(("PUBLISH", self._channel, ""))[0] + pack(("WAIT", str(needed), str(self._wait_ms)))[0]
+        return ("PUBLISH", self._channel, ""), ("WAIT", str(needed), str(self._wait_ms))
 
-    def check(self, confirmed: int, needed: int, place: str) -> None:
-        """NotReplicated when too few have confirmed."""
-        if confirmed < needed:
-            raise NotReplicated(
-                f"{confirmed} of {needed} replicas of Redis at {place} confirmed the grant within "
-                f"{self._wait_ms / 1000:g} s, so it is taken back.",
-                advice="Bring a replica back, or set SLICELOCK_WAIT_REPLICAS=0.",
-            )
-
-    @staticmethod
-    def refused(failure: SlicelockError) -> SlicelockError:
-        """A server that has just become a replica answers with an error: nothing was confirmed."""
-        return NotReplicated(str(failure)) if type(failure) is StoreError else failure
+    def objection(self, answers: Sequence[Any], needed: int, place: str) -> SlicelockError | None:
+        """Why the grant does not count, by the answers, or by the errors in their place; None: it does."""
+        for failure in answers:
+            if isinstance(failure, SlicelockError):
+                # A server that has just become a replica answers with an error: nothing was confirmed.
+                return NotReplicated(str(failure)) if type(failure) is StoreError else failure
+        confirmed = int(answers[-1])
+        if confirmed >= needed:
+            return None
+        return NotReplicated(
+            f"{confirmed} of {needed} replicas of Redis at {place} confirmed the grant within "
+            f"{self._wait_ms / 1000:g} s, so it is taken back.",
+            advice="Bring a replica back, or set SLICELOCK_WAIT_REPLICAS=0.",
+        )

@@ -20,8 +20,8 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.hints import Hint
-from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.raw_link import RawLink
 from slicelock.store.server import Server
 from slicelock.store.sync import Store
 
@@ -112,33 +112,33 @@ class Subscription:
         self._endpoint, self._timeout = Endpoint(settings, name), settings.store_timeout
         self._beside, self._server = beside, Server()
         self._channels, self._silence = tuple(channels), _Silence(watchdog_s)
-        self._line: Line | None = None  # while it is open
+        self._link: RawLink | None = None  # while it is open
         self._bell = Bell()
 
     @property
     def is_open(self) -> bool:
         """Whether the channels are subscribed, as far as is known."""
-        return self._line is not None
+        return self._link is not None
 
     def open(self, patience: float | None = None) -> None:
         """Connect, subscribe, and return when the server has confirmed; StoreError when it does not."""
         self.drop()
         limit = self._timeout if patience is None else min(patience, self._timeout)
-        link, server = opened(self._endpoint, limit)
-        line = Line(link, limit)
+        dialled, server = opened(self._endpoint, limit)
+        link = RawLink(dialled, limit)
         try:
-            line.send(pack(("SUBSCRIBE", *self._channels))[0])
+            link.send(pack(("SUBSCRIBE", *self._channels))[0])
             confirmed = 0
             while confirmed < len(self._channels):
-                confirmed += _confirms(line.receive())
-            line.limit(0.0)
+                confirmed += _confirms(link.receive())
+            link.limit(0.0)
         except (RedisError, OSError) as error:
-            line.close()
+            link.close()
             raise explain(error, self._endpoint.place, sent=False) from None
         except BaseException:
-            line.close()
+            link.close()
             raise
-        self._line, self._server = line, server
+        self._link, self._server = link, server
         self._silence.heard()
 
     def listen(self, seconds: float, bell: Bell | None = None) -> list[Hint]:
@@ -149,10 +149,10 @@ class Subscription:
         """
         until = time.monotonic() + seconds
         while True:
-            left, line = max(until - time.monotonic(), 0.0), self._line
-            limit = min(left, self._silence.until_next()) if line else left
-            woken = _wait(bell or self._bell, limit, line)
-            hints = self._read(line) if line else []
+            left, link = max(until - time.monotonic(), 0.0), self._link
+            limit = min(left, self._silence.until_next()) if link else left
+            woken = _wait(bell or self._bell, limit, link)
+            hints = self._read(link) if link else []
             if hints or woken or time.monotonic() >= until:
                 return hints
 
@@ -166,23 +166,23 @@ class Subscription:
 
     def drop(self) -> None:
         """Close the connection."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
     def close(self) -> None:
         """Close everything; for good."""
         self.drop()
         self._bell.close()
 
-    def _read(self, line: Line) -> list[Hint]:
+    def _read(self, link: RawLink) -> list[Hint]:
         try:
-            if replies := line.arrived():
+            if replies := link.arrived():
                 self._silence.heard()
                 return [hint for reply in replies if (hint := _hint(reply))]
             if self._silence.ping_due():
                 self._refuse_other_server()
-                line.send(PING)
+                link.send(PING)
         except (RedisError, OSError) as error:
             self.drop()
             raise explain(error, self._endpoint.place, sent=True) from None
@@ -199,11 +199,11 @@ class Subscription:
             )
 
 
-def _wait(bell: Bell, seconds: float, line: Line | None = None) -> bool:
+def _wait(bell: Bell, seconds: float, link: RawLink | None = None) -> bool:
     """Wait until something can be read or the time has passed; whether the bell has rung, or is closed."""
     poller = select.poll()
     try:
-        for one in (bell, line):
+        for one in (bell, link):
             if one is not None:
                 poller.register(one, select.POLLIN)
     except ValueError:

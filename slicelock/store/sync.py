@@ -18,8 +18,8 @@ from slicelock.settings import StoreSettings
 from slicelock.store.connect import pack
 from slicelock.store.epochs import Epochs
 from slicelock.store.failures import CLOSED, explain
-from slicelock.store.line import Line
 from slicelock.store.opening import Endpoint, opened
+from slicelock.store.raw_link import RawLink
 from slicelock.store.replicas import Replicas
 from slicelock.store.server import Server
 
@@ -57,7 +57,7 @@ class Store:
         self._timeout = settings.store_timeout
         self._meta = Keys(settings.pool).meta
         self._overlay = overlay
-        self._line: Line | None = None  # while it is open
+        self._link: RawLink | None = None  # while it is open
         self._closed = False
         self._lock = threading.Lock()
 
@@ -115,8 +115,8 @@ class Store:
                 self._lock.release()
         else:
             self._endpoint.give_up()
-            if line := self._line:
-                line.cut()
+            if link := self._link:
+                link.cut()
 
     # ------------------------------------------------------------ calls, under the lock
 
@@ -139,9 +139,9 @@ class Store:
             return self._exchange(("EVAL", source.text, *tail), patience)
 
     def _exchange(self, words: tuple[str, ...], patience: float | None) -> Any:
-        line = self._send(words, patience)
+        link = self._send(words, patience)
         try:
-            return line.receive(patience)
+            return link.receive(patience)
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
@@ -155,31 +155,32 @@ class Store:
 
     def _await_replicas(self) -> None:
         """On the connection of the grant, and on no other."""
-        needed, line = self._replicas.needed(self._server), self._line
-        if not needed or line is None:
+        needed, link = self._replicas.needed(self._server), self._link
+        if not needed or link is None:
             return
+        questions, answers = self._replicas.questions(needed), list[Any]()
         try:
-            line.send(self._replicas.question(needed))
-            line.receive()
-            confirmed = line.receive()
+            link.send(b"".join(pack(words)[0] for words in questions))
+            answers += [link.receive() for _ in questions]
         except (RedisError, OSError) as error:
             self._drop()
-            raise self._replicas.refused(explain(error, self._endpoint.place, sent=True)) from None
+            answers.append(explain(error, self._endpoint.place, sent=True))
         except BaseException:
             self._drop()
             raise
-        self._replicas.check(confirmed, needed, self._endpoint.place)
+        if failure := self._replicas.objection(answers, needed, self._endpoint.place):
+            raise failure
 
-    def _send(self, words: tuple[str, ...], patience: float | None) -> Line:
+    def _send(self, words: tuple[str, ...], patience: float | None) -> RawLink:
         """Send the whole call or nothing of it: what fails here has not been carried out. Its last argument
         says which server it goes to.
 
         A server that was restarted shows itself only now, so a connection that was open before is made anew.
         """
-        for fresh in (self._line is None, True):
-            line = self._line or self._connect(patience)
+        for fresh in (self._link is None, True):
+            link = self._link or self._connect(patience)
             try:
-                line.send(pack((*words, self._epochs.told_to(self._server)))[0])
+                link.send(pack((*words, self._epochs.told_to(self._server)))[0])
             except (RedisError, OSError) as error:
                 self._drop()
                 if fresh:
@@ -188,24 +189,24 @@ class Store:
                 self._drop()
                 raise
             else:
-                return line
+                return link
         raise AssertionError("the second try is the last")
 
-    def _connect(self, patience: float | None) -> Line:
+    def _connect(self, patience: float | None) -> RawLink:
         if self._closed:
             raise StoreError(CLOSED)
         limit = self._timeout if patience is None else min(patience, self._timeout)
-        link, self._server = opened(self._endpoint, limit)
-        self._line = line = Line(link, self._timeout)
+        dialled, self._server = opened(self._endpoint, limit)
+        self._link = link = RawLink(dialled, self._timeout)
         if self._closed:  # meanwhile
             self._drop()
             raise StoreError(CLOSED)
-        return line
+        return link
 
     def _drop(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
 
 def _wait(step: Wait, inbox: Inbox | None) -> bool | None:

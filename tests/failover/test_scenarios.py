@@ -14,7 +14,7 @@ import pytest
 from slicelock import errors
 from slicelock.keys import Keys
 from slicelock.settings import StoreSettings
-from slicelock.store import DirectSubscription, Store, Subscription
+from slicelock.store import AsyncSubscription, Store, Subscription
 from slicelock.store.connect import Dialer
 from slicelock.store.sentinel import Route
 from slicelock.wire import Acquire, AcquireReply, Cancel, Declare
@@ -214,7 +214,7 @@ async def test_scenario_10_and_11_the_subscription_of_an_agent(
     channel = Keys(pool).node_channel("n1")
     settings = StoreSettings.load(redis_url=deployment.url, pool=pool, store_timeout=1.0)
     messages: list[bytes] = []
-    heard = DirectSubscription(settings, [channel], messages.append, watchdog_s=WATCHDOG_S)
+    heard = AsyncSubscription(settings, [channel], messages.append, watchdog_s=WATCHDOG_S)
     await heard.open()
     task = asyncio.create_task(heard.watch())
     await served_async(deployment, fault, channel, lambda: b"held r1/main/1" in messages)

@@ -22,7 +22,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.model import Picture, RequestView
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
-from slicelock.store import DirectStore
+from slicelock.store import AsyncStore
 from slicelock.wire import Acquire, Cancel, Declare, Status, Yield
 from tests.support.gpu_rig import ProcessRegistry, processes
 from tests.support.wait import wait_until
@@ -31,7 +31,7 @@ from tests.support.wait import wait_until
 class Stage:
     """An advocate for run `r` on the slice `s`, with a clock that the test moves."""
 
-    def __init__(self, store: DirectStore, pool: str, pid: int, registry: Any) -> None:
+    def __init__(self, store: AsyncStore, pool: str, pid: int, registry: Any) -> None:
         self.store, self.pool, self.now, self.registry = store, pool, 1000.0, registry
         registry.runs["r"] = Run("r", "job")
         [self.process] = found = registry.processes("r")
@@ -88,13 +88,13 @@ def pid() -> Iterator[int]:
 @pytest.fixture
 async def stage(server: EmbeddedServer, tmp_path: Path, pid: int, pool: str) -> AsyncIterator[Stage]:
     settings = AgentSettings(redis_url=server.url, pool=pool, state_dir=tmp_path)  # type: ignore[arg-type]
-    store = DirectStore(settings, name="agent")
+    store = AsyncStore(settings, name="agent")
     await store.open()
     await store.run(Declare("s", {}))
     registry = ProcessRegistry(SimpleNamespace(processes={}))
     registry.pids["r"] = [pid]
     yield Stage(store, settings.pool, pid, registry)
-    store.close()
+    await store.aclose()
 
 
 async def test_a_run_that_is_heard_of_is_left_alone(stage: Stage) -> None:

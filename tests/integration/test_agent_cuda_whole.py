@@ -20,7 +20,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.errors import BackendUnavailable
 from slicelock.model import Picture, SliceView
 from slicelock.settings import AgentSettings
-from slicelock.store import DirectStore
+from slicelock.store import AsyncStore
 from slicelock.wire import Status
 from tests.support import gpu_rig
 from tests.support.fake_driver import GIB, World
@@ -88,7 +88,7 @@ class Node:
             beat=0.2,
             silent=2.0,
         )
-        self.store = DirectStore(self.settings, name="test")
+        self.store = AsyncStore(self.settings, name="test")
         self.clients: list[Client] = []
         self.agent: Agent | None = None
         self._stop, self._serving = asyncio.Event(), None
@@ -118,7 +118,7 @@ class Node:
         for client in self.clients:
             client.close()
         await self.stop()
-        self.store.close()
+        await self.store.aclose()
 
 
 @pytest.fixture

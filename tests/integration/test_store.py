@@ -94,7 +94,7 @@ class TestCalls:
         store.close(0.0)
         thread.join(10.0)
         assert not thread.is_alive()
-        assert (len(failures), store._line) == (1, None)
+        assert (len(failures), store._link) == (1, None)
         with pytest.raises(errors.StoreError, match="was closed"):
             store.run(STATUS)
 

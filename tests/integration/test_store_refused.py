@@ -12,8 +12,7 @@ from slicelock.embedded import EmbeddedServer, free_port
 from slicelock.settings import StoreSettings
 from slicelock.store import (
     AsyncStore,
-    DirectStore,
-    DirectSubscription,
+    AsyncSubscription,
     Store,
     Subscription,
 )
@@ -38,15 +37,11 @@ async def _async_store(settings: StoreSettings) -> None:
     await AsyncStore(settings).run(Status())
 
 
-async def _direct_store(settings: StoreSettings) -> None:
-    await DirectStore(settings).open()
+async def _async_subscription(settings: StoreSettings) -> None:
+    await AsyncSubscription(settings, ["c"], lambda message: None).open()
 
 
-async def _direct_subscription(settings: StoreSettings) -> None:
-    await DirectSubscription(settings, ["c"], lambda message: None).open()
-
-
-WAYS = [_store, _subscription, _async_store, _direct_store, _direct_subscription]
+WAYS = [_store, _subscription, _async_store, _async_subscription]
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__.strip("_"))

@@ -22,7 +22,7 @@ SIZE = 65_536  # bytes that are read at a time
 _NOTHING = object()
 
 
-class Line:
+class RawLink:
     """A connection that redis-py has opened, for one thread at a time. `timeout`: seconds, 0 never waits.
 
     Whatever fails or interrupts a call leaves half of it behind: the connection is of no use any more.
