@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from slicelock.errors import ConfigurationError, RestoreFailed, SnapshotFailed
 from slicelock.hooks.moved import Moved, residue
 from slicelock.hooks.serving import RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
-from slicelock.servers import Kind, ModelServer, Plan, Sglang, Vllm, VllmHttp, Wire, fleet
+from slicelock.servers import HttpClient, Kind, ModelServer, Plan, Sglang, Vllm, VllmHttp, fleet
 from slicelock.servers.plan import check_seconds, kind_of, mode_of
 
 
@@ -87,16 +87,16 @@ class Server:
         return f"Server({', '.join(server.name for server in self._servers)})"
 
     def _server(self, plan: Plan, token: str | None, asleep: Callable[[], bool] | bool | None) -> ModelServer:
-        wire = Wire(plan.address, plan.timeout, token)
+        http = HttpClient(plan.address, plan.timeout, token)
         if plan.kind is Kind.VLLM:
-            return Vllm(VllmHttp(wire), plan)
+            return Vllm(VllmHttp(http), plan)
         if asleep is None:
             raise ConfigurationError(
                 "SGLang does not tell whether its memory is released, and a second release ends it.",
                 advice="Give asleep=: a callable that knows, or False if only slicelock releases it.",
             )
         told = asleep
-        return Sglang(wire, plan, lambda: told() if callable(told) else told, refill=self._refill is not None)
+        return Sglang(http, plan, lambda: told() if callable(told) else told, refill=self._refill is not None)
 
     def _load(self) -> Callable[[], Awaitable[None]] | None:
         refill = self._refill

@@ -12,7 +12,7 @@ from slicelock.errors import ConfigurationError, RestoreFailed, SlicelockError, 
 from slicelock.hooks.moved import Moved, residue
 from slicelock.hooks.serving import RESIDUE_GIB, UNDO_S, called, check_refill, in_own_loop, words
 from slicelock.loops import running_loop
-from slicelock.servers import Kind, Mode, NoAnswer, Plan, ServerError, Vllm, fleet
+from slicelock.servers import Kind, NoAnswer, Plan, ServerError, SleepMode, Vllm, fleet
 from slicelock.servers.plan import check_seconds, mode_of
 from slicelock.servers.vllm import KNOWS_MODES
 
@@ -136,7 +136,7 @@ class EngineControl:
     async def is_sleeping(self) -> bool:
         return bool(await self._call(self._method("is_sleeping")))
 
-    async def sleep(self, level: int, mode: Mode) -> None:
+    async def sleep(self, level: int, mode: SleepMode) -> None:
         modes = {"mode": str(mode)} if self._knows_modes else {}
         await self._call(self._engine.sleep, level=level, **modes)
 

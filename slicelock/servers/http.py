@@ -16,7 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from slicelock.errors import SlicelockError
-from slicelock.servers.address import Address
+from slicelock.servers.url import ServerUrl
 
 HEAD_BYTES = 64 * 1024
 BODY_BYTES = 16 * 1024 * 1024
@@ -52,7 +52,7 @@ class Refused(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """An answer. `asked` names the question, for errors."""
 
     asked: str
@@ -77,7 +77,7 @@ class Reply:
             raise ServerError(f"{self.asked} was answered with what is no JSON object: {_shown(self.text)}")
         return cast(dict[str, Any], facts)
 
-    def checked(self) -> Reply:
+    def checked(self) -> HttpReply:
         """Itself; Refused when it is an error."""
         if not self.ok:
             raise Refused(
@@ -97,14 +97,14 @@ def _remedy(status: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class HttpClient:
     """The way to one server. `timeout` in seconds, from connecting to the answer's last byte."""
 
-    address: Address
+    address: ServerUrl
     timeout: float
     token: str | None = field(default=None, repr=False)
 
-    async def get(self, path: str, query: Query = ()) -> Reply:
+    async def get(self, path: str, query: Query = ()) -> HttpReply:
         return await self._ask(f"GET {path}", self._request("GET", path, query, b""), _nothing)
 
     async def post(
@@ -113,14 +113,14 @@ class Wire:
         query: Query = (),
         body: Mapping[str, object] | None = None,
         sending: Callable[[], None] = _nothing,
-    ) -> Reply:
+    ) -> HttpReply:
         """`body` goes as JSON; without one, an empty body goes. `sending` is called when nothing but the
         server's own death can keep the question from arriving any more.
         """
         content = b"" if body is None else json.dumps(body).encode()
         return await self._ask(f"POST {path}", self._request("POST", path, query, content), sending)
 
-    async def _ask(self, asked: str, request: bytes, sending: Callable[[], None]) -> Reply:
+    async def _ask(self, asked: str, request: bytes, sending: Callable[[], None]) -> HttpReply:
         """NoAnswer when nothing that can be understood came in time; any status is an answer."""
         connected = False
         try:
@@ -131,7 +131,7 @@ class Wire:
                     sending()
                     writer.write(request)
                     await writer.drain()
-                    return Reply(asked, *await _received(reader))
+                    return HttpReply(asked, *await _received(reader))
                 finally:
                     writer.transport.abort()
         except TimeoutError:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from slicelock.errors import ConfigurationError
-from slicelock.servers.address import Address
+from slicelock.servers.url import ServerUrl
 
 LONGEST_S = 3600.0
 
@@ -20,7 +20,7 @@ class Kind(StrEnum):
     SGLANG = "sglang"
 
 
-class Mode(StrEnum):
+class SleepMode(StrEnum):
     """What becomes of requests that are being answered when a server is put to sleep."""
 
     WAIT = "wait"
@@ -43,7 +43,7 @@ class Plan:
     url: str = ""
     kind: Kind = Kind.VLLM
     level: int = 1
-    mode: Mode = Mode.WAIT
+    mode: SleepMode = SleepMode.WAIT
     tags: tuple[str, ...] = ()
     reload: str = ""
     drain: float = 30.0
@@ -67,8 +67,8 @@ class Plan:
         return self.kind is Kind.VLLM
 
     @property
-    def address(self) -> Address:
-        return Address.parse(self.url)
+    def address(self) -> ServerUrl:
+        return ServerUrl.parse(self.url)
 
     def facts(self) -> dict[str, Any]:
         """What an agent is told, as JSON can hold it. Lua's JSON takes an empty list for an object, so there
@@ -83,10 +83,10 @@ class Plan:
         known = {name: facts[name] for name in cls.__slots__ if facts.get(name) is not None}
         try:
             plan = cls(
-                url=str(Address.parse(str(known.pop("url", "")))),
+                url=str(ServerUrl.parse(str(known.pop("url", "")))),
                 kind=kind_of(known.pop("kind", "")),
                 level=int(known.pop("level", 1)),
-                mode=mode_of(known.pop("mode", Mode.WAIT)),
+                mode=mode_of(known.pop("mode", SleepMode.WAIT)),
                 tags=_names(known.pop("tags", ())),
                 reload=str(known.pop("reload", "")),
                 **{name: float(value) for name, value in known.items()},
@@ -114,13 +114,13 @@ def kind_of(word: object) -> Kind:
     return Kind(word)
 
 
-def mode_of(word: object) -> Mode:
+def mode_of(word: object) -> SleepMode:
     """ConfigurationError for a word that is no mode."""
-    if not isinstance(word, str) or word not in set(Mode):
+    if not isinstance(word, str) or word not in set(SleepMode):
         raise ConfigurationError(
             f"{word!r} is no mode of going to sleep.", advice="There are wait, keep and abort."
         )
-    return Mode(word)
+    return SleepMode(word)
 
 
 def _names(raw: object) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ POLL_S = 0.2
 
 
 @dataclass(slots=True)
-class Record:
+class SleepRecord:
     """What is to be undone on a server, in this order; and which start of the server it was done to.
 
     `under_way`: a question that has been sent and was not answered. `doubtful`: perhaps it has not been
@@ -39,7 +39,7 @@ class Record:
         return {"steps": list(self.steps), "life": self.life, "under_way": self.under_way}
 
     @classmethod
-    def of(cls, raw: Any) -> Record:
+    def of(cls, raw: Any) -> SleepRecord:
         """Read what `facts` wrote; KeyError or TypeError for anything else."""
         under_way = str(raw["under_way"])
         return cls(tuple(str(step) for step in raw["steps"]), str(raw["life"]), under_way, bool(under_way))
@@ -53,9 +53,9 @@ class ModelServer(ABC):
     """One server. `note` is called whenever the record has changed, before what it is about is sent."""
 
     def __init__(
-        self, plan: Plan, record: Record | None = None, note: Callable[[], None] = keep_in_mind
+        self, plan: Plan, record: SleepRecord | None = None, note: Callable[[], None] = keep_in_mind
     ) -> None:
-        self.plan, self.record, self._note = plan, record or Record(), note
+        self.plan, self.record, self._note = plan, record or SleepRecord(), note
 
     @property
     def name(self) -> str:

@@ -15,17 +15,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from slicelock.servers.http import NoAnswer, Refused, ServerError, Wire
+from slicelock.servers.http import HttpClient, NoAnswer, Refused, ServerError
 from slicelock.servers.life import life_at
-from slicelock.servers.plan import Mode, Plan
-from slicelock.servers.server import LOAD, POLL_S, ModelServer, Record, keep_in_mind
+from slicelock.servers.plan import Plan, SleepMode
+from slicelock.servers.server import LOAD, POLL_S, ModelServer, SleepRecord, keep_in_mind
 
 log = logging.getLogger("slicelock")
 
 WEIGHTS, CACHE = "weights", "kv_cache"
 ALL_TAGS = (CACHE, WEIGHTS, "cuda_graph")
 RELEASE, RESUME, CONTINUE = "release", "resume", "continue"
-PAUSES = {Mode.WAIT: "in_place", Mode.KEEP: "retract", Mode.ABORT: "abort"}
+PAUSES = {SleepMode.WAIT: "in_place", SleepMode.KEEP: "retract", SleepMode.ABORT: "abort"}
 KNOWS_PAUSES = (0, 5, 6)
 """Before that, every pause aborts."""
 SETTLING_S = 5.0
@@ -40,16 +40,16 @@ class Sglang(ModelServer):
 
     def __init__(
         self,
-        wire: Wire,
+        http: HttpClient,
         plan: Plan,
         asleep: Callable[[], bool],
         *,
         refill: bool = False,
-        record: Record | None = None,
+        record: SleepRecord | None = None,
         note: Callable[[], None] = keep_in_mind,
     ) -> None:
         super().__init__(plan, record, note)
-        self._wire, self._asleep, self._refill = wire, asleep, refill
+        self._http, self._asleep, self._refill = http, asleep, refill
         self._tags = plan.tags or ALL_TAGS
 
     # ------------------------------------------------------------ to sleep
@@ -91,23 +91,23 @@ class Sglang(ModelServer):
     async def _stand_still(self, version: tuple[int, ...]) -> None:
         """Have no request running and none begin; ServerError when that takes too long."""
         mode, drain = self.plan.mode, self.plan.drain
-        if mode is Mode.KEEP and version < KNOWS_PAUSES:
+        if mode is SleepMode.KEEP and version < KNOWS_PAUSES:
             raise ServerError("it is older than SGLang 0.5.6, which has no mode 'keep'; use 'wait'")
-        if mode is Mode.WAIT and not await self._drained(self._is_idle, drain):
+        if mode is SleepMode.WAIT and not await self._drained(self._is_idle, drain):
             raise ServerError(f"it still answers requests after {drain:g} s; it is left awake")
         if not await self._is_paused():
             self._set(CONTINUE)
-            (await self._wire.post("/pause_generation", body={"mode": PAUSES[mode]})).checked()
+            (await self._http.post("/pause_generation", body={"mode": PAUSES[mode]})).checked()
         if not await self._drained(self._is_idle, SETTLING_S):
             raise ServerError("it is paused and still answers requests; it is left awake")
 
     async def _is_idle(self) -> bool:
-        reply = await self._wire.post("/flush_cache")
+        reply = await self._http.post("/flush_cache")
         return reply.status != 400 and reply.checked().ok
 
     async def _is_paused(self) -> bool:
         """Whether its owner has paused it; versions before 0.5.20 do not tell."""
-        return (await self._wire.get("/ready")).status == 503
+        return (await self._http.get("/ready")).status == 503
 
     async def _release(self, dropped: bool) -> None:
         paused, tags = self.record.steps, self._tags
@@ -129,7 +129,7 @@ class Sglang(ModelServer):
         if verb == RESUME:
             await self._carry_out(RESUME, tags)
         else:
-            (await self._wire.post("/continue_generation", body={})).checked()
+            (await self._http.post("/continue_generation", body={})).checked()
 
     # ------------------------------------------------------------ once, and only once
 
@@ -142,7 +142,7 @@ class Sglang(ModelServer):
 
         path = f"/{verb}_memory_occupation"
         try:
-            (await self._wire.post(path, body={"tags": list(tags)}, sending=sending)).checked()
+            (await self._http.post(path, body={"tags": list(tags)}, sending=sending)).checked()
         except Refused:
             self.record.under_way = ""
             self._note()
@@ -180,15 +180,15 @@ class Sglang(ModelServer):
             await asyncio.sleep(POLL_S)
 
     async def _facts(self) -> dict[str, Any]:
-        reply = await self._wire.get("/server_info")
+        reply = await self._http.get("/server_info")
         if reply.status == 404:
-            reply = await self._wire.get("/get_server_info")
+            reply = await self._http.get("/get_server_info")
         return reply.checked().facts()
 
     async def _life(self) -> str:
         """Far from here, how long its start took tells one start from another."""
-        if self._wire.address.on_this_machine:
-            return life_at(self._wire.address.port)
+        if self._http.address.on_this_machine:
+            return life_at(self._http.address.port)
         return json.dumps((await self._facts()).get("startup_time") or "")
 
 

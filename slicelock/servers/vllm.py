@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from slicelock.servers.http import NoAnswer, ServerError
-from slicelock.servers.plan import Mode, Plan
-from slicelock.servers.server import LOAD, POLL_S, ModelServer, Record, keep_in_mind
+from slicelock.servers.plan import Plan, SleepMode
+from slicelock.servers.server import LOAD, POLL_S, ModelServer, SleepRecord, keep_in_mind
 
 log = logging.getLogger("slicelock")
 
@@ -24,10 +24,10 @@ SETTLING_S = 2.0
 
 
 _NO_MODES = {
-    Mode.WAIT: "which does not wait by itself, and it does not tell its running requests: start it without "
+    SleepMode.WAIT: "which does not wait by itself, and it does not tell its running requests: start it without "
     "--disable-log-stats, or use 'abort' if there can be none",
-    Mode.KEEP: "which has no mode 'keep'; use 'wait'",
-    Mode.ABORT: "which aborts no requests and would end by them; use 'wait'",
+    SleepMode.KEEP: "which has no mode 'keep'; use 'wait'",
+    SleepMode.ABORT: "which aborts no requests and would end by them; use 'wait'",
 }
 """What sleep without modes lacks, and the way out."""
 
@@ -39,7 +39,7 @@ class VllmControl(Protocol):
 
     async def is_sleeping(self) -> bool: ...
 
-    async def sleep(self, level: int, mode: Mode) -> None: ...
+    async def sleep(self, level: int, mode: SleepMode) -> None: ...
 
     async def wake_up(self, tags: Sequence[str]) -> None:
         """Wake these tags; none: everything."""
@@ -69,7 +69,7 @@ class Vllm(ModelServer):
         self,
         control: VllmControl,
         plan: Plan,
-        record: Record | None = None,
+        record: SleepRecord | None = None,
         note: Callable[[], None] = keep_in_mind,
     ) -> None:
         super().__init__(plan, record, note)
@@ -98,18 +98,18 @@ class Vllm(ModelServer):
         self._set(*(["wake"] if self.plan.level == 1 else ["wake weights", LOAD, "wake kv_cache"]))
         await self._until(lambda: self._control.sleep(self.plan.level, mode), asleep=True)
 
-    async def _prepared(self) -> Mode:
+    async def _prepared(self) -> SleepMode:
         """The mode to ask for; ServerError when there are requests that the sleep would harm.
 
         After waiting here `keep` is asked for: should a request come at the last moment, it stands still. A
         `wait` that is given up would have the engine fall asleep later, whoever has its turn then.
         """
         plan, known = self.plan, await self._control.running()
-        if plan.mode is Mode.WAIT and known is not None:
+        if plan.mode is SleepMode.WAIT and known is not None:
             if not await self._drained(self._is_idle, plan.drain):
                 raise ServerError(f"it still answers requests after {plan.drain:g} s; it is left awake")
-            return Mode.KEEP
-        harmed = plan.mode is not Mode.ABORT or known
+            return SleepMode.KEEP
+        harmed = plan.mode is not SleepMode.ABORT or known
         if harmed and await self._control.version() < KNOWS_MODES:
             raise ServerError(f"it is older than vLLM 0.17, {_NO_MODES[plan.mode]}")
         return plan.mode

@@ -18,7 +18,7 @@ from slicelock_agent.mailbox import Mailbox
 
 from slicelock.errors import AgentError
 from slicelock.identity import ProcessIdentity
-from slicelock.servers import Plan, Record
+from slicelock.servers import Plan, SleepRecord
 from tests.support.rig import settings_in
 
 URL = "http://127.0.0.1:8000"
@@ -34,8 +34,8 @@ def target() -> Target:
 
 
 def test_a_record_is_there_until_nothing_is_to_be_undone(tmp_path: Path) -> None:
-    records, record = ServerRecords(tmp_path / "servers"), Record(("wake",), "42")
-    records.write(str(ME), {URL: record, "http://other": Record()})
+    records, record = ServerRecords(tmp_path / "servers"), SleepRecord(("wake",), "42")
+    records.write(str(ME), {URL: record, "http://other": SleepRecord()})
     assert ServerRecords(tmp_path / "servers").read(str(ME)) == {URL: record}
     record.steps = ()
     records.write(str(ME), {URL: record})
@@ -55,7 +55,7 @@ def test_what_cannot_be_written_is_an_error_that_names_the_file(tmp_path: Path) 
     (tmp_path / "file").touch()
     records = ServerRecords(tmp_path / "file" / "servers")
     with pytest.raises(AgentError, match=f"{tmp_path}/file/servers/{ME} cannot be written"):
-        records.write(str(ME), {URL: Record(("wake",))})
+        records.write(str(ME), {URL: SleepRecord(("wake",))})
 
 
 def test_records_of_processes_that_have_ended_are_forgotten(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from slicelock.companion import Offer
 from slicelock.errors import ConfigurationError
 from slicelock.hooks import Hook, Server
-from slicelock.servers import Address, Kind, Mode, Plan, Record
+from slicelock.servers import Kind, Plan, ServerUrl, SleepMode, SleepRecord
 
 URL = "http://127.0.0.1:8000"
 
@@ -24,7 +24,7 @@ URL = "http://127.0.0.1:8000"
     ],
 )
 def test_a_url_is_taken_apart(url: str, shown: str) -> None:
-    assert str(Address.parse(url)) == shown
+    assert str(ServerUrl.parse(url)) == shown
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
 def test_a_key_is_never_shown() -> None:
     server = Server(URL, token="hunter2")
     assert repr(server) == f"Server({URL})"
-    assert "hunter2" not in repr(server._servers[0]._control._wire)  # type: ignore[attr-defined]
+    assert "hunter2" not in repr(server._servers[0]._control._http)  # type: ignore[attr-defined]
 
 
 def test_addresses_that_others_can_reach_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,9 +61,9 @@ def test_addresses_that_others_can_reach_are_warned_of(caplog: pytest.LogCapture
 
 
 def test_whether_an_address_is_this_machines() -> None:
-    assert Address.parse(URL).on_this_machine
-    assert not Address.parse("http://192.0.2.7:8000").on_this_machine  # of the block for documentation
-    assert not Address.parse("http://somewhere:8000").on_this_machine
+    assert ServerUrl.parse(URL).on_this_machine
+    assert not ServerUrl.parse("http://192.0.2.7:8000").on_this_machine  # of the block for documentation
+    assert not ServerUrl.parse("http://somewhere:8000").on_this_machine
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_one_tag_may_be_given_as_it_is(tags: str | list[str], released: tuple[st
 
 
 def test_a_plan_survives_being_told() -> None:
-    plan = Plan(url=URL, kind=Kind.SGLANG, mode=Mode.KEEP, tags=("kv_cache",), drain=3, timeout=4)
+    plan = Plan(url=URL, kind=Kind.SGLANG, mode=SleepMode.KEEP, tags=("kv_cache",), drain=3, timeout=4)
     assert Plan.of(plan.facts()) == plan
     assert Plan.of({"kind": "vllm", "url": URL}) == Plan(url=URL)
 
@@ -134,6 +134,6 @@ def test_what_is_told_wrongly_is_refused_by_name(facts: dict[str, object], words
 
 
 def test_a_record_survives_being_written() -> None:
-    record = Record(("resume weights", "continue"), "123", "release")
-    assert Record.of(record.facts()) == Record(record.steps, "123", "release", doubtful=True)
-    assert Record.of(Record(("wake",)).facts()) == Record(("wake",))
+    record = SleepRecord(("resume weights", "continue"), "123", "release")
+    assert SleepRecord.of(record.facts()) == SleepRecord(record.steps, "123", "release", doubtful=True)
+    assert SleepRecord.of(SleepRecord(("wake",)).facts()) == SleepRecord(("wake",))

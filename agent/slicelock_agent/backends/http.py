@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from slicelock.servers import Kind, ModelServer, Record, Sglang, Vllm, VllmHttp, Wire, fleet
+from slicelock.servers import HttpClient, Kind, ModelServer, Sglang, SleepRecord, Vllm, VllmHttp, fleet
 from slicelock.servers.life import network_of, sockets_of, sockets_on
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Served, Subject, Truth
 from slicelock_agent.backends.http_records import ServerRecords, has_ended
@@ -26,7 +26,7 @@ SAVE_SHARE, UNDO_SHARE = 0.65, 0.3
 class Host:
     """A process with servers. By URL: what is to be undone, whether it was seen asleep, who speaks to it."""
 
-    records: dict[str, Record]
+    records: dict[str, SleepRecord]
     asleep: dict[str, bool] = field(default_factory=dict[str, bool])
     servers: dict[str, ModelServer] = field(default_factory=dict[str, ModelServer])
     alone: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -104,15 +104,15 @@ class HttpBackend:
     def _meet(self, seen: Served, host: Host) -> ModelServer:
         plan, process = seen.plan, seen.target.process
         plan.address.warn_of_strangers()
-        record = host.records.setdefault(plan.url, Record())
+        record = host.records.setdefault(plan.url, SleepRecord())
 
         def note() -> None:
             self._records.write(process, host.records)
 
-        wire = Wire(plan.address, plan.timeout)
+        http = HttpClient(plan.address, plan.timeout)
         if plan.kind is Kind.VLLM:
-            return Vllm(VllmHttp(wire), plan, record, note)
-        return Sglang(wire, plan, lambda: host.asleep[plan.url], record=record, note=note)
+            return Vllm(VllmHttp(http), plan, record, note)
+        return Sglang(http, plan, lambda: host.asleep[plan.url], record=record, note=note)
 
 
 def _strangers(servers: Sequence[Served]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from slicelock.errors import AgentError
 from slicelock.identity import ProcessIdentity
-from slicelock.servers import Record
+from slicelock.servers import SleepRecord
 
 
 class ServerRecords:
@@ -20,7 +20,7 @@ class ServerRecords:
         self._folder = folder
         self._forget_the_dead()
 
-    def write(self, process: str, records: Mapping[str, Record]) -> None:
+    def write(self, process: str, records: Mapping[str, SleepRecord]) -> None:
         """Have it there whole or not at all; AgentError when it cannot be written."""
         facts = {url: record.facts() for url, record in records.items() if record.steps}
         path = self._folder / process
@@ -35,11 +35,11 @@ class ServerRecords:
         except OSError as failure:
             raise AgentError(f"{path} cannot be written: {failure.strerror}.") from None
 
-    def read(self, process: str) -> dict[str, Record]:
+    def read(self, process: str) -> dict[str, SleepRecord]:
         """What was written for a process; empty when nothing was, or nobody can read it."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             raw = cast(dict[str, Any], json.loads((self._folder / process).read_text()))
-            return {url: Record.of(facts) for url, facts in raw.items()}
+            return {url: SleepRecord.of(facts) for url, facts in raw.items()}
         return {}
 
     def _forget_the_dead(self) -> None:

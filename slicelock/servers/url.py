@@ -16,7 +16,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerUrl:
     """A checked URL. It holds no secret, so that it can be shown anywhere."""
 
     scheme: str
@@ -25,7 +25,7 @@ class Address:
     path: str = ""
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str) -> ServerUrl:
         """ConfigurationError says what is wrong with the URL; a password in it is not repeated."""
         try:
             parts = urlsplit(url)
