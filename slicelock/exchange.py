@@ -45,7 +45,7 @@ PATIENCE_S = 30.0
 LOCK_FORMAT = "hhqqi"  # struct flock: type, whence, start, length, pid
 
 
-class Phase(IntEnum):
+class SideState(IntEnum):
     """How far a side is. GAVE_UP of a leaver: it wants its memory back; of a comer: it has given all back."""
 
     NOT_BEGUN = 0
@@ -88,9 +88,9 @@ class _Row(Structure):
 class Progress:
     """What the page says of one device; bytes."""
 
-    leaver: Phase
+    leaver: SideState
     freed: int
-    comer: Phase
+    comer: SideState
     taken: int
 
 
@@ -141,7 +141,7 @@ class Exchange:
     def progress(self, key: str) -> Progress:
         """How far both sides are."""
         _, row = self._rows[key[:KEY_BYTES]]
-        return Progress(Phase(row.leaver), row.freed, Phase(row.comer), row.taken)
+        return Progress(SideState(row.leaver), row.freed, SideState(row.comer), row.taken)
 
     def leaving(self, key: str) -> LeavingSide:
         """Begin as the leaver; ConfigurationError when another process already does."""
@@ -199,8 +199,8 @@ class LeavingSide:
     def __init__(self, row: _Row, mine: Lock, comers: Lock) -> None:
         mine.take("leaver")
         self._row, self._mine, self._comers = row, mine, comers
-        if row.leaver == Phase.NOT_BEGUN:  # a second hook of the same process only goes on counting
-            row.leaver = Phase.UNDER_WAY
+        if row.leaver == SideState.NOT_BEGUN:  # a second hook of the same process only goes on counting
+            row.leaver = SideState.UNDER_WAY
 
     def freed(self, nbytes: int) -> None:
         """The driver has so many bytes back."""
@@ -208,19 +208,19 @@ class LeavingSide:
 
     def done(self) -> None:
         """Everything has been given back."""
-        self._row.leaver = Phase.DONE
+        self._row.leaver = SideState.DONE
         self._mine.let_go()
 
     def take_back(self, patience: float = PATIENCE_S) -> bool:
         """Ask for the memory back; whether it may be taken: the comer has given back what it had, has never
         begun, or is dead. It may have finished by now: then the memory is its own.
         """
-        self._row.leaver = Phase.GAVE_UP
+        self._row.leaver = SideState.GAVE_UP
         for _ in polling(patience, lambda: self._row.taken):
             held = self._comers.held
-            if self._row.comer == Phase.DONE:  # read after the lock: it is written before that is let go
+            if self._row.comer == SideState.DONE:  # read after the lock: it is written before that is let go
                 return False
-            if self._row.comer == Phase.GAVE_UP or not held:
+            if self._row.comer == SideState.GAVE_UP or not held:
                 return True
         return False
 
@@ -234,8 +234,8 @@ class ComingSide:
         mine.take("comer")
         self._row, self._mine, self._leavers = row, mine, leavers
         self._free_bytes, self._patience = free_bytes, patience
-        if row.comer == Phase.NOT_BEGUN:
-            row.comer = Phase.UNDER_WAY
+        if row.comer == SideState.NOT_BEGUN:
+            row.comer = SideState.UNDER_WAY
 
     def admit(self, nbytes: int) -> None:
         """Wait until a block of `nbytes` may be allocated, and count it as taken. RestoreFailed when the
@@ -243,7 +243,7 @@ class ComingSide:
         """
         row = self._row
         for _ in polling(self._patience, lambda: (row.freed, row.leaver)):
-            if row.leaver == Phase.GAVE_UP:
+            if row.leaver == SideState.GAVE_UP:
                 raise RestoreFailed("The run that was leaving the device needs its memory back.")
             if self._room_made(nbytes) and self._free_bytes() >= nbytes + row.margin:
                 row.taken += nbytes
@@ -255,17 +255,17 @@ class ComingSide:
 
     def done(self) -> None:
         """Everything is on the device."""
-        self._row.comer = Phase.DONE
+        self._row.comer = SideState.DONE
         self._mine.let_go()
 
     def gave_back(self) -> None:
         """Nothing of this run is on the device any more."""
-        self._row.comer = Phase.GAVE_UP
+        self._row.comer = SideState.GAVE_UP
         self._mine.let_go()
 
     def _room_made(self, nbytes: int) -> bool:
         row = self._row
-        leaving = row.leaver != Phase.DONE and self._leavers.held
+        leaving = row.leaver != SideState.DONE and self._leavers.held
         return not leaving or row.budget + row.freed >= row.taken + nbytes
 
 

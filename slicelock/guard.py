@@ -137,13 +137,13 @@ def _reap(pid: int) -> int | None:
     return code
 
 
-def exit_code(returned: int) -> int:
+def shell_code(returned: int) -> int:
     """A child's exit code as shells tell it: 128 and the signal where Python has the signal below zero."""
     return returned if returned >= 0 else 128 - returned
 
 
 def _code(status: int) -> int:
-    return exit_code(os.waitstatus_to_exitcode(status))
+    return shell_code(os.waitstatus_to_exitcode(status))
 
 
 def _end(pid: int) -> int:

@@ -34,7 +34,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class Line:
+class LogLine:
     """A message with facts: `held slice=trainers job=a fence=7`. Facts that are empty are left out.
 
     `cause`: the error that it tells of, for who tells it in another way.
@@ -69,7 +69,7 @@ class JsonFormatter(logging.Formatter):
         self._program = program
 
     def format(self, record: logging.LogRecord) -> str:
-        line = record.msg if isinstance(record.msg, Line) else Line(record.getMessage())
+        line = record.msg if isinstance(record.msg, LogLine) else LogLine(record.getMessage())
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         told: dict[str, Any] = {"time": f"{clock}.{int(record.msecs):03}Z", "level": record.levelname.lower()}
         told |= {"program": self._program, "message": line.word, **line.facts}

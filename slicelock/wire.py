@@ -223,7 +223,7 @@ class Beat(Command[BeatReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Command[BeatReply]):
+class AskWanted(Command[BeatReply]):
     """What is wanted of a node on one slice: `wanted` and `epoch` of a beat's answer."""
 
     script: ClassVar[str] = "wanted"
@@ -352,7 +352,7 @@ COMMANDS: tuple[type[Command], ...] = (
     Cancel,
     Register,
     Beat,
-    Look,
+    AskWanted,
     Results,
     Revoke,
     Declare,

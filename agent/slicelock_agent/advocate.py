@@ -19,7 +19,7 @@ from slicelock.states import RunState
 from slicelock.wire import WAITING, Acquire, AcquireReply, Cancel, Yield
 from slicelock_agent import processes
 from slicelock_agent.backends.base import Truth
-from slicelock_agent.registry import Process, Registry
+from slicelock_agent.registry import Registry, RunProcess
 from slicelock_agent.store import Runner
 from slicelock_agent.switcher import Switcher
 
@@ -123,7 +123,7 @@ class Advocate:
             self._put_off(run)
         return saved
 
-    def _frozen(self, run: str, switcher: Switcher) -> Process | None:
+    def _frozen(self, run: str, switcher: Switcher) -> RunProcess | None:
         """A process of the run that is alive, could go on, and does not."""
         if self.clock() < self._rest(run).until:
             return None
@@ -131,11 +131,11 @@ class Advocate:
         frozen = (one for one in here if (in_touch and self._is_silent(one)) or self._waits(one, switcher))
         return next(frozen, None)
 
-    def _is_silent(self, one: Process) -> bool:
+    def _is_silent(self, one: RunProcess) -> bool:
         stopped = processes.state_of(one.found.pid) in "Tt"
         return not stopped and self.clock() - one.heard_at > SILENCE_S
 
-    def _waits(self, one: Process, switcher: Switcher) -> bool:
+    def _waits(self, one: RunProcess, switcher: Switcher) -> bool:
         """Whether the process waits for its device, at this look and at the last one."""
         pid = one.found.pid
         if not switcher.at.accelerator.waits(pid):
@@ -143,7 +143,7 @@ class Advocate:
             return False
         return self.clock() - self._waiting.setdefault(pid, self.clock()) >= LOOK_S / 2
 
-    def _begin(self, run: str, name: str, process: Process) -> None:
+    def _begin(self, run: str, name: str, process: RunProcess) -> None:
         log.warning(
             "run %s has frozen: it used a GPU of slice %s without a turn; it is asked for in its name",
             run,

@@ -25,7 +25,6 @@ from slicelock_agent.devices import DeviceLocks, accelerator_for, in_words, reso
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.introducing import goodbye, identity_of, introduce, reached
 from slicelock_agent.journal import Journal
-from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
@@ -33,6 +32,7 @@ from slicelock_agent.registry import Registry, Run
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import cancelled, supervised
 from slicelock_agent.switcher import Switcher
+from slicelock_agent.tally import UNCOUNTED, Tally
 
 log = logging.getLogger("slicelock_agent")
 
@@ -136,7 +136,7 @@ class Agent:
         me, silent_ms = identity_of(self._boot, journal.id), int(settings.silent * 1000)
         self._before = {f"{boot}:{journal.id}" for boot in journal.boots if boot != self._boot}
         facts = Facts(settings.node, me, self._version, silent_ms, settings.beat)
-        observed, serve = self._listener()
+        observed, serve = self._tally()
         pulse = Pulse(self._store, facts, registry, mailbox, observed)
         channel, name = Keys(settings.pool).node_channel(settings.node), f"agent-{settings.node}-hints"
         self._hints = AsyncSubscription(settings, [channel], pulse.heed, beside=self._store, name=name)
@@ -184,10 +184,10 @@ class Agent:
         for name, report in reports.items():
             loading.recall(switchers[name].at, report)
 
-    def _listener(self) -> tuple[Listener, Callable[[], None]]:
+    def _tally(self) -> tuple[Tally, Callable[[], None]]:
         """What counts what happens, and what serves that once there is something to tell."""
         if (address := self._settings.metrics) is None:
-            return QUIET, lambda: None
+            return UNCOUNTED, lambda: None
         check_installed()
         from slicelock_agent.metrics import AgentMetrics, Serving
 

@@ -23,7 +23,7 @@ from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.discovery import Process, described, environment, identified
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import group_refusal, host_bytes, totals_of
-from slicelock_agent.backends.cuda.records import Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved
 from slicelock_agent.nvml import Gpu, Gpus, Health, Nvml
 
 OK, WARNING, CRITICAL = Severity

@@ -13,7 +13,7 @@ from slicelock_agent.store import Runner
 
 log = logging.getLogger("slicelock_agent")
 
-Plan = tuple[dict[str, list[str]], Mapping[str, Any]]
+Declaration = tuple[dict[str, list[str]], Mapping[str, Any]]
 """A slice's nodes with their devices, and its settings."""
 
 
@@ -33,7 +33,7 @@ class Declarer:
     ) -> None:
         self._store, self._pool, self._node, self._slices = store, pool, node, slices
         self._given = slices if given is None else given
-        self._plans: dict[str, Plan] = {}
+        self._declared: dict[str, Declaration] = {}
         self._told: dict[str, str] = {}  # why a slice cannot be declared again: said once, until it changes
 
     async def check(self, name: str) -> None:
@@ -47,13 +47,13 @@ class Declarer:
         devices = self._slices[name]
         view = await self._known(name)
         if view is None:
-            nodes, settings = self._plans.get(name, ({self._node: list(devices)}, {}))
+            nodes, settings = self._declared.get(name, ({self._node: list(devices)}, {}))
             await self._send(name, nodes, settings)
         elif not self._has_its_devices(name, view):
             self._refuse_unless_alone(name, view)
             await self._send(name, {self._node: list(devices)}, view.settings)
         else:
-            self._plans[name] = ({node: list(those) for node, those in view.nodes.items()}, view.settings)
+            self._declared[name] = ({node: list(those) for node, those in view.nodes.items()}, view.settings)
 
     async def declare_again(self, lost: Collection[str]) -> bool:
         """Declare what Redis knows no more, and log it; why one cannot be, too. Whether any was declared."""
@@ -111,4 +111,4 @@ class Declarer:
                 f"Slice {name} is declared with other devices and in use: {reply.reason}.",
                 advice="Wait until it is free, or start the agent with its devices.",
             )
-        self._plans[name] = (nodes, settings)
+        self._declared[name] = (nodes, settings)

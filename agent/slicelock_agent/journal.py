@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 
 from slicelock.errors import AgentError, ConfigurationError
 from slicelock.states import RunState, advance
-from slicelock_agent.lines import Lines, encode
+from slicelock_agent.journal_file import JournalFile, encode
 from slicelock_agent.locks import TakenError, lock, sign
 from slicelock_agent.reconcile import Admitted, Stay
 
@@ -93,15 +93,15 @@ class Journal:
         self.path = path
         self._lock = _hold(path)
         try:
-            self._lines = Lines(path)
-            meta = self._lines.of("meta")
+            self._file = JournalFile(path)
+            meta = self._file.of("meta")
             known: list[str] = json.loads(meta.get("boots", "[]"))
             mark: str = json.loads(meta.get("id", "null")) or secrets.token_hex(4)
             self.id = f"{mark}-{_file_of(self._lock)}"
             self.blank = meta.get("blank", "false" if "id" in meta else "true") == "true"
             self.reborn = bool(known) and known[-1] != boot
             self.boots = [*(one for one in known if one != boot), boot][-BOOTS_KEPT:]
-            pages, processes = self._lines.of("slices"), self._lines.of("processes")
+            pages, processes = self._file.of("slices"), self._file.of("processes")
             self.pages = {name: Page(name, self._save, text) for name, text in pages.items()}
             self.processes = {run: set(cast(list[str], json.loads(t))) for run, t in processes.items()}
             if self.reborn:
@@ -136,7 +136,7 @@ class Journal:
         self.processes[run] = processes
 
     def close(self) -> None:
-        self._lines.close()
+        self._file.close()
         self._lock.close()
 
     def remove(self) -> None:
@@ -158,7 +158,7 @@ class Journal:
 
     def _put(self, kind: str, name: str, text: str | None) -> None:
         try:
-            self._lines.put(kind, name, text)
+            self._file.put(kind, name, text)
         except OSError as failure:
             raise AgentError(f"The journal {self.path} cannot be written: {failure.strerror}.") from failure
 

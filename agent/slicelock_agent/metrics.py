@@ -16,9 +16,9 @@ from slicelock.metrics.families import CALLS_S, SWITCHES_S, Families, Family, Ki
 from slicelock.metrics.serving import CannotListen, MetricsServer
 from slicelock.settings import AGENT_METRICS, AgentSettings, listening_at
 from slicelock.states import RunState
-from slicelock_agent.listening import Listener
 from slicelock_agent.result import Result
 from slicelock_agent.switcher import Switcher
+from slicelock_agent.tally import Tally
 
 PATIENCE_S = 2.0  # for the event loop to show that it is alive
 FIXED = ("pool", "node")
@@ -64,7 +64,7 @@ FAMILIES = (
 )
 
 
-class AgentMetrics(Listener):
+class AgentMetrics(Tally):
     """Counts what an agent does, in a registry of its own. `switchers` is asked at each scrape."""
 
     def __init__(

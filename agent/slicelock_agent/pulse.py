@@ -11,15 +11,15 @@ from typing import Any, cast
 
 from slicelock.errors import SlicelockError
 from slicelock.store import Outage
-from slicelock.wire import Beat, BeatReply, Look, Results
+from slicelock.wire import AskWanted, Beat, BeatReply, Results
 from slicelock_agent.introducing import other_agent_error
-from slicelock_agent.listening import QUIET, Listener
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.reconcile import Wanted
 from slicelock_agent.registry import Registry
 from slicelock_agent.result import Result
 from slicelock_agent.store import Caller
 from slicelock_agent.switcher import Switcher
+from slicelock_agent.tally import UNCOUNTED, Tally
 
 log = logging.getLogger("slicelock_agent")
 
@@ -69,7 +69,7 @@ class Pulse:
         facts: Facts,
         registry: Registry,
         mailbox: Mailbox,
-        listener: Listener = QUIET,
+        tally: Tally = UNCOUNTED,
     ) -> None:
         self.switchers: dict[str, Switcher] = {}
         self.unknown: set[str] = set()
@@ -77,7 +77,7 @@ class Pulse:
         self.answered = asyncio.Event()
         """Set with each reply."""
         self._store, self.facts, self._registry, self._mailbox = store, facts, registry, mailbox
-        self._listener = listener
+        self._tally = tally
         self._results: list[Result] = []
         self._under_way = self._again = self._regular = self._haste = False
         self._epoch, self._unsettled = 0, set[str]()
@@ -118,7 +118,7 @@ class Pulse:
         """Send a result with a beat of its own, at once, and again until Redis has it."""
         self._results = [one for one in self._results if one.slice != result.slice] + [result]
         self.wake()
-        self._listener.told(result)
+        self._tally.told(result)
 
     async def told_all(self) -> None:
         """Return when Redis has every result."""
@@ -133,7 +133,7 @@ class Pulse:
             try:
                 if not self._store.is_open:
                     await self._store.open()
-                    self._listener.connected()
+                    self._tally.connected()
             except SlicelockError as failure:  # also rights or a password that were changed
                 self._complain(failure)
                 await asyncio.sleep(RETRY_S)
@@ -160,7 +160,7 @@ class Pulse:
             self._beat_if_possible()
 
         try:
-            self._store.call(Look(self.facts.node, name), answered)
+            self._store.call(AskWanted(self.facts.node, name), answered)
         except Exception:
             self._under_way = False
             log.exception("a look could not be sent")
@@ -197,9 +197,9 @@ class Pulse:
                 reply = other_agent_error(self.facts.node, self.facts.agent, reply)
             self._hear(reply, results, exits, None if haste else regular)
             if isinstance(reply, SlicelockError):
-                self._listener.failed()
+                self._tally.failed()
             else:
-                self._listener.answered(time.monotonic() - begun)
+                self._tally.answered(time.monotonic() - begun)
 
         try:
             call = self.facts.results(results) if haste else self._everything(results, exits)
@@ -270,7 +270,7 @@ class Pulse:
     def _take(self, reply: BeatReply, regular: bool) -> None:
         if reply.epoch != self._epoch:
             self._epoch = reply.epoch
-            self._listener.epoch(reply.epoch)
+            self._tally.epoch(reply.epoch)
             self._registry.forget_revisions()
         self._registry.learn(reply.runs)
         for name, switcher in self.switchers.items():
@@ -300,7 +300,7 @@ class Pulse:
             else:
                 self.unknown.add(name)
             if one.asks and one.fence != switcher.wanted.fence:
-                self._listener.wished("poll" if regular else "message")
+                self._tally.wished("poll" if regular else "message")
             switcher.want(one, again=regular)
         except Exception as failure:  # noqa: BLE001 - it is told, and the rest goes on
             self._complain_of(f"slice {name}", failure)

@@ -37,7 +37,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class OfferedHook:
     """What a process offers for some slices: `own` moves its state by itself and gets no commands; with a
     `server` neither does it, since that is spoken to itself. `overlaps`: it can change places with another
     run block by block.
@@ -71,20 +71,20 @@ class Word:
 
 
 @dataclass(slots=True)
-class Process:
+class RunProcess:
     """A process of a run. `listed`: Redis knows it at present."""
 
     identity: ProcessIdentity
     found: Found
     slices: tuple[str, ...] = ()
-    hooks: tuple[Hook, ...] = ()
+    hooks: tuple[OfferedHook, ...] = ()
     listed: bool = True
     heard_at: float = field(default_factory=time.monotonic)
     """When it last beat, as far as Redis has told here: a moment of this node's monotonic clock."""
     last_command: str = ""
     """What its hooks were told last, answered or not."""
 
-    def offers(self, name: str) -> list[Hook]:
+    def offers(self, name: str) -> list[OfferedHook]:
         """Its hooks for this slice."""
         return [hook for hook in self.hooks if name in (hook.slices or self.slices)]
 
@@ -96,9 +96,9 @@ class Run:
     name: str
     job: str = ""
     rev: str = UNKNOWN_REV
-    processes: dict[str, Process] = field(default_factory=dict[str, Process])
+    processes: dict[str, RunProcess] = field(default_factory=dict[str, RunProcess])
 
-    def here(self) -> list[Process]:
+    def here(self) -> list[RunProcess]:
         """Its processes that are alive on this node."""
         return [one for one in self.processes.values() if one.found.presence is Presence.HERE]
 
@@ -189,11 +189,11 @@ class Registry:
     def dead(self, runs: Iterable[str]) -> frozenset[str]:
         return frozenset([run for run in runs if run in self.runs and self.runs[run].dead])
 
-    def processes(self, run: str) -> list[Process]:
+    def processes(self, run: str) -> list[RunProcess]:
         """The living processes of a run on this node."""
         return self.runs[run].here() if run in self.runs else []
 
-    def commanded(self, run: str, name: str) -> list[Process]:
+    def commanded(self, run: str, name: str) -> list[RunProcess]:
         """Those of them whose hooks move state on this slice on command."""
         return [one for one in self.processes(run) if any(hook.commanded for hook in one.offers(name))]
 
@@ -201,7 +201,7 @@ class Registry:
         """Whether the last that some of them were told is to offload."""
         return any(one.last_command == OFFLOAD for one in self.commanded(run, name))
 
-    def served(self, run: str, name: str) -> list[tuple[Process, Plan]]:
+    def served(self, run: str, name: str) -> list[tuple[RunProcess, Plan]]:
         """The model servers of its processes whose memory is this slice's."""
         offered = [(one, hook.server) for one in self.processes(run) for hook in one.offers(name)]
         return [(one, plan) for one, plan in offered if plan is not None]
@@ -279,7 +279,7 @@ class Registry:
             return
         found = self._find(run, new.values())
         for text, identity in new.items():
-            run.processes[text] = Process(identity, found[identity], listed=listed)
+            run.processes[text] = RunProcess(identity, found[identity], listed=listed)
             if found[identity].presence is Presence.HERE:
                 self._watch(found[identity].pidfd, lambda text=text: self._ended(run, text))
             elif found[identity].presence in REASONS:
@@ -366,16 +366,16 @@ def _identity(text: str) -> ProcessIdentity | None:
     return identity if str(identity) == text else None  # one process must not have two spellings
 
 
-def _facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Hook, ...]]:
+def _facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[OfferedHook, ...]]:
     hooks = facts.get("hooks")
     listed = cast(list[object], hooks) if isinstance(hooks, list) else []
     described = [cast(Mapping[str, Any], hook) for hook in listed if isinstance(hook, dict)]
     return _names(facts.get("slices")), tuple(_hook(hook) for hook in described)
 
 
-def _hook(raw: Mapping[str, Any]) -> Hook:
+def _hook(raw: Mapping[str, Any]) -> OfferedHook:
     residue, server = raw.get("residue") or 0, raw.get("server")
-    return Hook(
+    return OfferedHook(
         name=str(raw.get("name", "")),
         slices=_names(raw.get("slices")),
         own=raw.get("self") is True,

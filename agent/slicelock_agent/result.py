@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slicelock.logs import Line
+from slicelock.logs import LogLine
 
 log = logging.getLogger("slicelock_agent")
 
@@ -58,4 +58,4 @@ class Result:
         if log.isEnabledFor(level):
             about = {"slice": self.slice, "job": job, "run": run, "fence": self.fence}
             moved = {"bytes": self.bytes or None, "seconds": self.seconds, "reason": self.reason}
-            log.log(level, Line("ready" if ready else f"failed to {VERBS[self.what]}", **about, **moved))
+            log.log(level, LogLine("ready" if ready else f"failed to {VERBS[self.what]}", **about, **moved))

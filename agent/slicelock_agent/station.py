@@ -15,7 +15,7 @@ from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.journal import Page
 from slicelock_agent.processes import Presence
 from slicelock_agent.reconcile import OFF_DEVICE, ON_DEVICE, Here, Stay, Wanted
-from slicelock_agent.registry import Process, Registry
+from slicelock_agent.registry import Registry, RunProcess
 
 DRIVER_PATIENCE_S = 30.0
 DRIVER_FACTOR = 3.0
@@ -97,7 +97,7 @@ class Station:
         served = self.registry.served(run, self.name)
         return replace(subject, servers=tuple([await self._server(subject, *one) for one in served]))
 
-    async def _server(self, subject: Subject, process: Process, plan: Plan) -> Served:
+    async def _server(self, subject: Subject, process: RunProcess, plan: Plan) -> Served:
         """A server of the run; those that cannot say themselves whether they sleep are looked at."""
         target = _target(process)
         if plan.tells:
@@ -217,10 +217,10 @@ class Station:
         """Seconds that moving this much may take."""
         return DRIVER_FACTOR * self.accelerator.estimate(subject).seconds + DRIVER_PATIENCE_S
 
-    def _subject(self, run: str, fence: int, image: str, processes: list[Process]) -> Subject:
+    def _subject(self, run: str, fence: int, image: str, processes: list[RunProcess]) -> Subject:
         targets = tuple(_target(one) for one in processes)
         return Subject(run, self.name, self.devices, fence, image, targets)
 
 
-def _target(process: Process) -> Target:
+def _target(process: RunProcess) -> Target:
     return Target(str(process.identity), process.found.pid, process.found.pidfd)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from slicelock.errors import SlicelockError
-from slicelock.logs import Line
+from slicelock.logs import LogLine
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading
 from slicelock_agent.eviction import Eviction
@@ -345,7 +345,7 @@ class Switcher:
     def _fail(self, step: Step, run: str, reason: str) -> None:
         """Only a run whose page says that it is lost is told as lost."""
         if not self.wanted.asks:
-            log.warning(Line(reason, slice=self.at.name, run=run))  # there is no result to tell it with
+            log.warning(LogLine(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
             case Step.EVICT | Step.WIPE | Step.BLOCK:
                 self._say("FAILED", run, "evict", reason)

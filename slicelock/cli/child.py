@@ -94,7 +94,7 @@ class GuardedCommand:
 
     async def wait(self) -> int:
         """The command's exit code, or 128 and the signal that ended it or its guard."""
-        return guard.exit_code(await asyncio.to_thread(self.guard.wait))
+        return guard.shell_code(await asyncio.to_thread(self.guard.wait))
 
     def close(self) -> None:
         """Let go of an ended command; signals that still come for it are nobody's."""

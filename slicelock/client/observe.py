@@ -14,7 +14,7 @@ from slicelock import estimate
 
 
 @dataclass(slots=True)
-class Phase:
+class PhaseTotal:
     """The turns of one phase, in seconds."""
 
     turns: int = 0
@@ -27,7 +27,7 @@ class Meter:
 
     begun: float | None = None
     spans: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    phases: dict[str, Phase] = field(default_factory=dict[str, Phase])
+    phases: dict[str, PhaseTotal] = field(default_factory=dict[str, PhaseTotal])
 
     def enter(self, now: float) -> None:
         """A turn begins."""
@@ -37,7 +37,7 @@ class Meter:
     def leave(self, phase: str, since: float, now: float) -> None:
         """A turn that began at `since` ends."""
         self.spans.append((since, now))
-        seen = self.phases.setdefault(phase or "(no phase)", Phase())
+        seen = self.phases.setdefault(phase or "(no phase)", PhaseTotal())
         seen.turns += 1
         seen.seconds += now - since
 

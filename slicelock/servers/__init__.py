@@ -1,9 +1,9 @@
 """Model servers, as both a job's process and an agent put them to sleep and wake them.
 
-`plan` is what the owner of a server says of it, `url` where it is, `http` one question to it. `server` has what
-all kinds have in common (what is to be undone, and in which order), `vllm` and `sglang` what each kind needs,
-`vllm_http` vLLM's endpoints. `fleet` does it for several servers together, `life` tells one start of a server
-from the next.
+`plan` is what the owner of a server says of it, `url` where it is, `http` one question to it. `server` has
+what all kinds have in common (what is to be undone, and in which order), `vllm` and `sglang` what each kind
+needs, `vllm_http` vLLM's endpoints. `fleet` does it for several servers together, `life` tells one start of a
+server from the next.
 """
 
 from slicelock.servers.http import HttpClient, NoAnswer, Refused, ServerError

@@ -24,8 +24,8 @@ SETTLING_S = 2.0
 
 
 _NO_MODES = {
-    SleepMode.WAIT: "which does not wait by itself, and it does not tell its running requests: start it without "
-    "--disable-log-stats, or use 'abort' if there can be none",
+    SleepMode.WAIT: "which does not wait by itself, and it does not tell its running requests: start it "
+    "without --disable-log-stats, or use 'abort' if there can be none",
     SleepMode.KEEP: "which has no mode 'keep'; use 'wait'",
     SleepMode.ABORT: "which aborts no requests and would end by them; use 'wait'",
 }

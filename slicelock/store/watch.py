@@ -39,7 +39,7 @@ STOP_S = 2.0
 SWITCHED = "+switch-master"
 
 
-class _Ear:
+class _SentinelLink:
     """A connection to one Sentinel. Its answers and messages alike are only compared with what is known."""
 
     def __init__(self, route: Route, sentinel: Address) -> None:
@@ -96,7 +96,7 @@ class PrimaryWatch:
 
     def __init__(self, settings: StoreSettings, told: Callable[[], None]) -> None:
         self._endpoint, self._told = Endpoint(settings, "watch"), told
-        self._ears: list[_Ear] = []
+        self._links: list[_SentinelLink] = []
         self._address: Address | None = None
         self._run_id = ""
         self._suspicious = self._stopped = False
@@ -144,62 +144,62 @@ class PrimaryWatch:
             except Exception:
                 log.exception("the watch of the Sentinels failed and goes on")
                 time.sleep(RESTART_S)
-        for ear in self._ears:
-            ear.close()
+        for link in self._links:
+            link.close()
         bell.close()  # here, since `close` waits no longer than it must
 
     def _round(self, route: Route, bell: Bell) -> None:
         self._listen(route)
         self._await_news(bell)
-        for ear in list(self._ears):
+        for link in list(self._links):
             try:
-                self._heed(ear)
+                self._heed(link)
             except (RedisError, OSError, ValueError):
-                self._deafened(ear)
+                self._deafened(link)
         if self._suspicious and time.monotonic() >= self._looking.at:
             self._look(route)
 
     def _listen(self, route: Route) -> None:
         """Open what is missing; a Sentinel that does not answer is tried again later."""
         now = time.monotonic()
-        if len(self._ears) >= LISTENED or now < self._listen_at:
+        if len(self._links) >= LISTENED or now < self._listen_at:
             return
         self._listen_at = now + ASK_AGAIN_S
-        heard = {ear.sentinel for ear in self._ears}
+        heard = {link.sentinel for link in self._links}
         for sentinel in route.sentinels:
-            if sentinel in heard or len(self._ears) >= LISTENED:
+            if sentinel in heard or len(self._links) >= LISTENED:
                 continue
             try:
-                self._ears.append(_Ear(route, sentinel))
+                self._links.append(_SentinelLink(route, sentinel))
             except (SlicelockError, RedisError, OSError):
                 route.suspect(sentinel)
 
     def _await_news(self, bell: Bell) -> None:
-        due = [ear.due_at() for ear in self._ears]
-        if len(self._ears) < LISTENED:
+        due = [link.due_at() for link in self._links]
+        if len(self._links) < LISTENED:
             due.append(self._listen_at)
         if self._suspicious:
             due.append(self._looking.at)
         poller = select.poll()
-        for one in (bell, *self._ears):
+        for one in (bell, *self._links):
             poller.register(one, select.POLLIN)
         poller.poll(max(min(due) - time.monotonic(), 0.0) * 1000)
 
-    def _heed(self, ear: _Ear) -> None:
-        for address in ear.news():
+    def _heed(self, link: _SentinelLink) -> None:
+        for address in link.news():
             if address is None or address != self._address:
                 self._suspicious = True
-        ear.ask_if_due(now := time.monotonic())
-        if now - ear.heard_at > SILENT_S:
-            self._deafened(ear)
+        link.ask_if_due(now := time.monotonic())
+        if now - link.heard_at > SILENT_S:
+            self._deafened(link)
 
-    def _deafened(self, ear: _Ear) -> None:
+    def _deafened(self, link: _SentinelLink) -> None:
         """Go on with another Sentinel; meanwhile anything may have happened."""
-        ear.close()
-        self._ears.remove(ear)
+        link.close()
+        self._links.remove(link)
         self._suspicious = True
         if route := self._endpoint.route:
-            route.suspect(ear.sentinel)
+            route.suspect(link.sentinel)
 
     def _look(self, route: Route) -> None:
         """Find the primary; if it is another server than before, leave the old one."""

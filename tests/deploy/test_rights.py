@@ -19,7 +19,7 @@ SCRIPTS = {
     "client": CLIENT,
     "agent": (
         *(wire.Acquire, wire.Yield, wire.Cancel, wire.Status, wire.Declare),
-        *(wire.Beat, wire.Look, wire.Results),
+        *(wire.Beat, wire.AskWanted, wire.Results),
     ),
     "operator": (wire.Declare, wire.Forget, wire.Drain, wire.Revoke, wire.Status),
     "viewer": (wire.Status,),

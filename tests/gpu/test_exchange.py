@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from slicelock.bench.line_process import SwapProcess
-from slicelock.exchange import Phase
+from slicelock.exchange import SideState
 from tests.gpu.stage import GIB, Job, Stage
 from tests.support.exchange_watch import Watch, watching
 
@@ -50,7 +50,7 @@ def test_they_overlap(
 ) -> None:
     a, b = jobs
     a.say("turn")
-    middle = watch().until(lambda now: now.taken > 0 and now.leaver is Phase.UNDER_WAY)
+    middle = watch().until(lambda now: now.taken > 0 and now.leaver is SideState.UNDER_WAY)
     told = [a.told(), *(job.turn() for job in (b, a, b))]
     figures(gib=SIZE, waits_s=[one["waited"] for one in told], freed_when_seen=middle.freed)
     sums = expected(stage, 3)

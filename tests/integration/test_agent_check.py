@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from slicelock_agent.backends.cuda.discovery import Process, identified
-from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.check import look
 from slicelock_agent.nvml import Gpu
 
@@ -115,7 +115,7 @@ def test_a_runs_processes_count_together_in_their_control_group(
 def test_saved_runs_are_listed_with_their_bytes(
     world: World, settings: AgentSettings, tmp_path: Path
 ) -> None:
-    records = Records(tmp_path / "p.n.saved")
+    records = SavedRuns(tmp_path / "p.n.saved")
     with processes(2) as [here, lost]:
         records.write("s", "a@1", Saved({process(here): {GPU: 20 * GIB}}, {}))
         records.write("s", "b@2", Saved({process(lost): {GPU: 30 * GIB}}, {}, "process 1: out of memory"))

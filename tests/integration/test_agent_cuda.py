@@ -342,7 +342,7 @@ async def test_n18_nothing_is_saved_that_cannot_be_written_down(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(rig.accelerator._records, "write", full)
+    monkeypatch.setattr(rig.accelerator._saved_runs, "write", full)
     result = await rig.turn("b", 20)
     assert "No space left on device" in result.reason
     assert not rig.world.log("save")

@@ -73,7 +73,7 @@ class FusedRig(GpuRig):
 
     def _cuda(self, context: BackendContext) -> CudaBackend:
         backend = super()._cuda(context)
-        records = backend._records
+        records = backend._saved_runs
         records.write = self.fuse.around(records.write)  # type: ignore[method-assign]
         records.remove = self.fuse.around(records.remove)  # type: ignore[method-assign]
         return backend

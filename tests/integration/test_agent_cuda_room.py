@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from slicelock_agent.processes import Found, Presence
 from slicelock_agent.reconcile import Wanted
-from slicelock_agent.registry import Process, Run
+from slicelock_agent.registry import Run, RunProcess
 
 from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import ProcessIdentity
@@ -293,7 +293,7 @@ async def test_clients_of_mps_are_refused(rig: GpuRig) -> None:
     [(Presence.UNSEEN, "another pid namespace"), (Presence.DENIED, "SLICELOCK_ALLOW_UIDS")],
 )
 async def test_processes_that_cannot_be_reached_are_told(rig: GpuRig, presence: Presence, words: str) -> None:
-    hidden = Process(ProcessIdentity("b", 1, 77, 1), Found(presence))
+    hidden = RunProcess(ProcessIdentity("b", 1, 77, 1), Found(presence))
     rig.registry.runs["a"] = Run("a", processes={"b:1:77:1": hidden})
     await refused(rig, f"its process 77 {'cannot' if presence is Presence.UNSEEN else 'is'}")
     rig.registry.hook_runs.add("a")

@@ -36,7 +36,7 @@ async def test_nor_with_a_process_that_has_failed(rig: GpuRig, three: list[int])
     rig.world.change(three[1], state="failed")
     assert (await rig.turn("a", 30)).outcome == "FAILED"
     assert not rig.world.log("restore", "unlock")
-    assert rig.accelerator._records.read("s", rig.page.stays["a"].image) is not None
+    assert rig.accelerator._saved_runs.read("s", rig.page.stays["a"].image) is not None
 
 
 async def test_nobody_is_let_go_on_who_is_still_saved(rig: GpuRig, three: list[int]) -> None:

@@ -18,7 +18,7 @@ from slicelock_agent.arrival import MARGIN
 
 from slicelock import children
 from slicelock.embedded import EmbeddedServer
-from slicelock.exchange import Phase
+from slicelock.exchange import SideState
 from tests.support.exchange_job import GPU, MIB, PARTS, SIZE
 from tests.support.exchange_watch import Watch, pages, watching
 from tests.support.fake_driver import VARIABLE, World
@@ -135,11 +135,11 @@ def test_two_runs_change_places_block_by_block(node: Node, watch: Callable[[], W
     b.turn()  # its first: nothing of it is to come back, so that a leaves alone
     a.say("turn")
     seen = watch()
-    middle = seen.until(lambda now: now.taken > 0 and now.leaver is Phase.UNDER_WAY)
+    middle = seen.until(lambda now: now.taken > 0 and now.leaver is SideState.UNDER_WAY)
     assert middle.freed < SIZE
     a.done()
     last = seen.now
-    assert (last.leaver, last.comer, last.freed, last.taken) == (Phase.DONE, Phase.DONE, SIZE, SIZE)
+    assert (last.leaver, last.comer, last.freed, last.taken) == (SideState.DONE, SideState.DONE, SIZE, SIZE)
     for job in (b, a, b):
         job.turn()
     assert node.world.log("out of memory") == []

@@ -17,7 +17,7 @@ from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.verbs import Patience
 from slicelock_agent.host_budget import HostBudget
 from slicelock_agent.processes import Found, Presence
-from slicelock_agent.registry import Process
+from slicelock_agent.registry import RunProcess
 
 from slicelock.identity import ProcessIdentity
 from tests.support.fake_driver import GIB, VARIABLE, FakeGpus, World
@@ -84,11 +84,11 @@ class ProcessRegistry(FakeRegistry):
         super().__init__(journal)
         self.pids: dict[str, list[int]] = {}
 
-    def processes(self, run: str) -> list[Process]:
-        found: list[Process] = []
+    def processes(self, run: str) -> list[RunProcess]:
+        found: list[RunProcess] = []
         for pid in self.pids.get(run, []):
             try:
-                found.append(Process(ProcessIdentity.of(pid), Found(Presence.HERE, pid, -1)))
+                found.append(RunProcess(ProcessIdentity.of(pid), Found(Presence.HERE, pid, -1)))
             except ProcessLookupError:
                 continue
         return found

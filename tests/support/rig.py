@@ -17,7 +17,7 @@ from slicelock_agent.journal import Journal, Page
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder, Found, Presence
 from slicelock_agent.reconcile import Admitted, Wanted
-from slicelock_agent.registry import Process, Registry
+from slicelock_agent.registry import Registry, RunProcess
 from slicelock_agent.result import Result
 from slicelock_agent.station import Station
 from slicelock_agent.switcher import Switcher
@@ -43,8 +43,8 @@ class FakeRegistry(Registry):
     def dead(self, runs: Iterable[str]) -> frozenset[str]:
         return frozenset(self.dead_runs.intersection(runs))
 
-    def commanded(self, run: str, name: str) -> list[Process]:
-        one = Process(ProcessIdentity(BOOT, 1, 1, 1), Found(Presence.HERE, 1, -1))
+    def commanded(self, run: str, name: str) -> list[RunProcess]:
+        one = RunProcess(ProcessIdentity(BOOT, 1, 1, 1), Found(Presence.HERE, 1, -1))
         return [one] if run in self.hook_runs else []
 
     def moves_itself(self, run: str, name: str) -> bool:

@@ -13,7 +13,7 @@ from slicelock_agent.backends.cuda import discovery, helper, host, preflight
 from slicelock_agent.backends.cuda.answers import Answer, State, state_of
 from slicelock_agent.backends.cuda.discovery import Process
 from slicelock_agent.backends.cuda.memory import DeviceMemory
-from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.backends.cuda.verbs import Patience
 from slicelock_agent.nvml import Health
 
@@ -67,7 +67,7 @@ def test_records_say_what_was_written(
 
 
 def test_records_are_files(tmp_path: Path) -> None:
-    records, saved = Records(tmp_path), Saved({ME: {"g": 5, "h": 6}}, {"g": 1})
+    records, saved = SavedRuns(tmp_path), Saved({ME: {"g": 5, "h": 6}}, {"g": 1})
     assert records.read("s", "a@1") is None
     records.write("s", "a@1", saved)
     records.write("s", "b@2", saved)

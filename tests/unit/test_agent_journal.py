@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from slicelock_agent.journal import BOOTS_KEPT, Journal
-from slicelock_agent.lines import LONG
+from slicelock_agent.journal_file import LONG
 from slicelock_agent.reconcile import Admitted, Stay
 
 from slicelock.errors import AgentError, ConfigurationError
@@ -93,7 +93,7 @@ def room_for(monkeypatch: pytest.MonkeyPatch, count: int) -> Iterator[None]:
         return taken
 
     with monkeypatch.context() as patch:
-        patch.setattr("slicelock_agent.lines.os.write", full)
+        patch.setattr("slicelock_agent.journal_file.os.write", full)
         yield
 
 
@@ -140,7 +140,7 @@ def test_a_long_file_stays_when_there_is_no_room_for_another(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = journal.page("s")
-    monkeypatch.setattr("slicelock_agent.lines._written", _no_room)
+    monkeypatch.setattr("slicelock_agent.journal_file._written", _no_room)
     for fence in range(1, 20_000):
         page.admit(Admitted("a", "main", fence, fence))
     assert journal.path.stat().st_size > LONG

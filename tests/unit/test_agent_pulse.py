@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from slicelock_agent.listening import Listener
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.result import Result
+from slicelock_agent.tally import Tally
 
 from slicelock.codec import Command
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
@@ -212,9 +212,9 @@ async def test_beats_go_on_with_nothing_new(pulse: Pulse, redis: Redis) -> None:
 
 async def test_who_watches_is_told_how_a_turn_was_found(rig: Rig, redis: Redis) -> None:
     found: list[str] = []
-    listener = Listener()
-    listener.wished = found.append  # type: ignore[method-assign]
-    pulse = Pulse(redis, Facts("n1", "boot", "1", 10_000, 0.05), rig.registry, Mailbox(), listener)
+    tally = Tally()
+    tally.wished = found.append  # type: ignore[method-assign]
+    pulse = Pulse(redis, Facts("n1", "boot", "1", 10_000, 0.05), rig.registry, Mailbox(), tally)
     pulse.switchers["s"] = rig.switcher
     task = asyncio.create_task(pulse.run())
     await wait_until_async(lambda: redis.waiting)

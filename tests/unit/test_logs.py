@@ -12,7 +12,7 @@ import pytest
 from slicelock_agent.result import VERBS, Result
 
 from slicelock.errors import LeaseLost
-from slicelock.logs import JsonFormatter, Line, LogFormat, LogLevel, formatter, set_up
+from slicelock.logs import JsonFormatter, LogFormat, LogLevel, LogLine, formatter, set_up
 from slicelock.protocol.ledger import Part, Who, Wish
 from slicelock.protocol.notes import note
 from tests.support.docs import ROOT
@@ -29,18 +29,18 @@ def record(message: object, *args: object, trouble: bool = False) -> logging.Log
 
 
 def test_facts_follow_the_word() -> None:
-    line = Line("held", slice="s,t", job="a", fence=7, waited_s=1.23456789, moved=False, phase="", k=None)
+    line = LogLine("held", slice="s,t", job="a", fence=7, waited_s=1.23456789, moved=False, phase="", k=None)
     assert str(line) == "held slice=s,t job=a fence=7 waited_s=1.23457 moved=False"
 
 
 def test_values_that_could_be_misread_are_quoted() -> None:
-    assert str(Line("lost", reason='no "word" of it', node="a=b")) == (
+    assert str(LogLine("lost", reason='no "word" of it', node="a=b")) == (
         'lost reason="no \\"word\\" of it" node="a=b"'
     )
 
 
 def test_json_has_the_facts_as_they_are() -> None:
-    told = json.loads(JsonFormatter("slicelock").format(record(Line("held", fence=7, reason="it's"))))
+    told = json.loads(JsonFormatter("slicelock").format(record(LogLine("held", fence=7, reason="it's"))))
     assert told.pop("time").endswith("Z")
     assert told == {
         "level": "info",
@@ -59,7 +59,7 @@ def test_json_of_a_sentence_and_of_an_exception() -> None:
 
 def test_a_line_may_tell_of_an_error() -> None:
     failure = LeaseLost("gone")
-    assert Line(str(failure), failure, slice="s").cause is failure
+    assert LogLine(str(failure), failure, slice="s").cause is failure
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_setting_up_twice_writes_once(logger: str, capsys: pytest.CaptureFixture
     set_up("first", LogLevel.DEBUG, LogFormat.TEXT, logger)
     set_up("second", LogLevel.INFO, LogFormat.TEXT, logger)
     logging.getLogger(logger).debug("too small")
-    logging.getLogger(logger).info(Line("held", slice="s"))
+    logging.getLogger(logger).info(LogLine("held", slice="s"))
     assert capsys.readouterr().err == "second: held slice=s\n"
 
 
@@ -81,10 +81,10 @@ WILD = "x\x1b]0;PWNED\x07\x7f\x9b\u202e"
 
 
 def test_nothing_that_a_terminal_would_obey_gets_into_a_line() -> None:
-    assert str(Line("lost", reason=WILD)) == r'lost reason="x\u001b]0;PWNED\u0007\u007f\u009b\u202e"'
+    assert str(LogLine("lost", reason=WILD)) == r'lost reason="x\u001b]0;PWNED\u0007\u007f\u009b\u202e"'
     text = formatter("x", LogFormat.TEXT).format(record("lost %s\nagain", WILD))
     assert text.isprintable() and text.startswith("x: lost x␛]0;PWNED␇") and text.endswith(" again")
-    told = formatter("x", LogFormat.JSON).format(record(Line("lost", reason=WILD)))
+    told = formatter("x", LogFormat.JSON).format(record(LogLine("lost", reason=WILD)))
     assert told.isprintable() and json.loads(told)["reason"] == WILD
 
 
@@ -114,11 +114,11 @@ def test_the_pages_examples_are_lines_as_they_are_written() -> None:
     for line in lines:
         program, _, rest = line.partition(": ")
         word, *facts = rest.split(" ")
-        made = Line(word, **dict(one.split("=", 1) for one in facts))
+        made = LogLine(word, **dict(one.split("=", 1) for one in facts))
         assert formatter(program, LogFormat.TEXT).format(record(made)) == line
     [told] = [json.loads(line) for line in PAGE.splitlines() if line.startswith('{"time"')]
     word, facts = told["message"], {name: told[name] for name in list(told)[4:]}
-    again = json.loads(JsonFormatter(told["program"]).format(record(Line(word, **facts))))
+    again = json.loads(JsonFormatter(told["program"]).format(record(LogLine(word, **facts))))
     assert list(again) == list(told) and again | {"time": told["time"]} == told
 
 

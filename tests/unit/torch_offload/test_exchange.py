@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.errors import ConfigurationError, RestoreFailed
-from slicelock.exchange import Exchange, Phase
+from slicelock.exchange import Exchange, SideState
 from tests.support import exchange_side
 from tests.support.wait import wait_until
 
@@ -108,7 +108,7 @@ def test_a_comer_without_a_leaver_goes_by_free_memory(page: Path) -> None:
         comer = mine.coming(KEY, lambda: 5100, patience=0.05)
         comer.admit(5000)
         comer.done()
-        assert mine.progress(KEY).comer == Phase.DONE
+        assert mine.progress(KEY).comer == SideState.DONE
 
 
 def test_a_leaver_gets_its_memory_back_when_the_comer_has_given_it_back(
@@ -167,7 +167,7 @@ def test_a_second_hook_of_the_same_process_goes_on_counting(page: Path) -> None:
             leaver.freed(10)
             leaver.done()
     with Exchange(page) as seen:
-        assert (seen.progress(KEY).leaver, seen.progress(KEY).freed) == (Phase.DONE, 20)
+        assert (seen.progress(KEY).leaver, seen.progress(KEY).freed) == (SideState.DONE, 20)
 
 
 def test_a_closed_page_is_a_dead_side(page: Path, side: Callable[..., Side]) -> None:

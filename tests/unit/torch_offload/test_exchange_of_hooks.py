@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slicelock.errors import RestoreFailed, SnapshotFailed
-from slicelock.exchange import Exchange, Phase
+from slicelock.exchange import Exchange, SideState
 from slicelock.hooks import TorchOffload
 from tests.support.torch_machine import HostMachine
 
@@ -54,7 +54,7 @@ def test_one_leaves_and_the_other_comes(page: Path) -> None:
     thread.join()
     with Exchange(page) as seen:
         progress = seen.progress("host:0")
-    assert (progress.leaver, progress.comer) == (Phase.DONE, Phase.DONE)
+    assert (progress.leaver, progress.comer) == (SideState.DONE, SideState.DONE)
     assert (progress.freed, progress.taken) == (8 * CHUNK, 8 * CHUNK)
     assert all(bool((one == 2).all()) for one in others)
     a.reload()
@@ -79,7 +79,7 @@ def test_a_leaver_that_fails_takes_its_memory_back(page: Path) -> None:
         hook.offload(exchange=page)
     assert all(bool((one == 1).all()) for one in tensors)
     with Exchange(page) as after:
-        assert after.progress("host:0").leaver == Phase.GAVE_UP
+        assert after.progress("host:0").leaver == SideState.GAVE_UP
     hook.close()
 
 
@@ -109,7 +109,7 @@ def test_a_comer_that_fails_gives_everything_back(page: Path) -> None:
     with pytest.raises(RestoreFailed, match="needs its memory back"):
         hook.reload(exchange=page)
     with Exchange(page) as after:
-        assert after.progress("host:0").comer == Phase.GAVE_UP
+        assert after.progress("host:0").comer == SideState.GAVE_UP
     assert not any(one.untyped_storage().nbytes() for one in tensors)
     assert hook.reload() == 8 * CHUNK
     assert all(bool((one == 2).all()) for one in tensors)

@@ -19,7 +19,7 @@ from slicelock_agent.backends.cuda.discovery import Process, identified, process
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import charged, group_refusal, host_bytes, totals_of
 from slicelock_agent.backends.cuda.memory import DeviceMemory
-from slicelock_agent.backends.cuda.records import Records, Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
 from slicelock_agent.devices import is_held
@@ -54,7 +54,7 @@ class CudaBackend:
         options = ["--program", str(self._program)] if self._program else []
         self._make, self._helpers = helpers or (lambda: Helpers(options)), None
         self._patience = patience or Patience()
-        self._records = Records(settings.state_dir / f"{settings.pool}.{settings.node}.saved")
+        self._saved_runs = SavedRuns(settings.state_dir / f"{settings.pool}.{settings.node}.saved")
         self._memory = DeviceMemory(self._gpus, self._registered, self._patience)
         self._never: dict[str, str] = {}
 
@@ -140,7 +140,7 @@ class CudaBackend:
         processes = self._processes(subject)
         sizes = totals_of(self._memory.sizes(processes, subject.devices, told=told))
         size = sum(sizes.values())
-        saved = self._records.read(subject.slice, subject.image)
+        saved = self._saved_runs.read(subject.slice, subject.image)
         most = max(size, saved.bytes if saved else 0)
         known = max(size, 1) if processes else 0  # a process may have memory that NVML does not tell
         return Estimate(known, host_bytes(size), most / RATE, charged(sizes))
@@ -149,7 +149,7 @@ class CudaBackend:
         return waits_in(pid)
 
     def lacks_room(self, subject: Subject, at_least: int = 0) -> str:
-        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        saved = self._saved_runs.read(subject.slice, subject.image) if subject.image else None
         if subject.image and saved is None and (why := self._memory.others(subject.devices)):
             return why
         if saved is not None:
@@ -176,7 +176,7 @@ class CudaBackend:
         return await self._memory.settled(subject.devices, why, quick=not subject.image)
 
     async def observe(self, subject: Subject, deadline: float) -> Truth:
-        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        saved = self._saved_runs.read(subject.slice, subject.image) if subject.image else None
         if saved is not None and saved.lost:
             return Truth.LOST
         processes = await self._census(subject).everyone(saved)
@@ -226,7 +226,7 @@ class CudaBackend:
 
     async def save(self, subject: Subject, deadline: float) -> Report:
         """Save every process that uses CUDA. Finishes a save that was cut short, too."""
-        saved = self._records.read(subject.slice, subject.image)
+        saved = self._saved_runs.read(subject.slice, subject.image)
         states = await self._verbs.states(await self._census(subject).everyone(saved))
         if unclear := _in_state(states, State.UNKNOWN, State.FAILED):
             return Report(failures=unclear)
@@ -234,7 +234,7 @@ class CudaBackend:
         sizes = self._memory.sizes(open_, subject.devices)
         if why := group_refusal(totals_of(sizes)):
             return Report(failures={f"run {subject.run}": why})
-        self._records.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
+        self._saved_runs.write(subject.slice, subject.image, self._merged(saved, sizes, subject))
         end = Deadline.after(deadline)
         running = [one for one in open_ if states[one] is State.RUNNING]
         if running and (failures := await self._verbs.lock(running, end)):
@@ -250,7 +250,7 @@ class CudaBackend:
         """Restore every saved process, if and only if it is known where all of them are and there is room for
         all of them now. If one fails, those that are back are saved again.
         """
-        saved = self._records.read(subject.slice, subject.image)
+        saved = self._saved_runs.read(subject.slice, subject.image)
         states = await self._verbs.states(await self._census(subject).everyone(saved))
         if unclear := _in_state(states, State.UNKNOWN, State.FAILED):
             return Report(failures=unclear)
@@ -271,7 +271,7 @@ class CudaBackend:
         return Report(failures={str(one): f"cannot be restored: {a.words}" for one, a in failed.items()})
 
     async def unlock(self, subject: Subject, deadline: float) -> Report:
-        saved = self._records.read(subject.slice, subject.image) if subject.image else None
+        saved = self._saved_runs.read(subject.slice, subject.image) if subject.image else None
         states: dict[Process, State] = {}
         failures: dict[str, str] = {}
         left = await self._census(subject).everyone(saved)
@@ -318,7 +318,7 @@ class CudaBackend:
         """The run is in one state again: saved. A process whose restore lost it is never tried again."""
         if lost := [one for one, answer in failed.items() if answer.code in LOST]:
             reason = f"{lost[0]}: {failed[lost[0]].words}"
-            self._records.write(subject.slice, subject.image, Saved(saved.processes, saved.spare, reason))
+            self._saved_runs.write(subject.slice, subject.image, Saved(saved.processes, saved.spare, reason))
         await self._verbs.save(back, Deadline.after(self._patience.unlock + saved.bytes / RATE))
 
     def _merged(self, saved: Saved | None, sizes: dict[Process, dict[str, int]], subject: Subject) -> Saved:
@@ -346,10 +346,10 @@ class CudaBackend:
         await self._memory.returned(tuple(devices), owed)
 
     async def discard(self, subject: Subject) -> None:
-        self._records.remove(subject.slice, subject.image)
+        self._saved_runs.remove(subject.slice, subject.image)
 
     def images(self, slice_name: str) -> set[str]:
-        return self._records.images(slice_name)
+        return self._saved_runs.images(slice_name)
 
     def close(self, *, undo: bool = False) -> None:
         if self._helpers is not None:

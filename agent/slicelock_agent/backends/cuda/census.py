@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from slicelock_agent.backends.cuda.discovery import Process
-from slicelock_agent.backends.cuda.records import Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved
 from slicelock_agent.backends.cuda.verbs import Failures, Verbs
 
 PASSES = 5

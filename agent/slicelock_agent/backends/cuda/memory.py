@@ -11,7 +11,7 @@ from slicelock.errors import AgentError, BackendUnavailable
 from slicelock.host_memory import GIB, readable
 from slicelock_agent.backends.base import Owed
 from slicelock_agent.backends.cuda.discovery import Process, described, identified, outside
-from slicelock_agent.backends.cuda.records import Saved
+from slicelock_agent.backends.cuda.saved_runs import Saved
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience
 from slicelock_agent.nvml import Gpus
 from slicelock_agent.processes import FIRST_NAMESPACE, namespace_of

@@ -1,12 +1,12 @@
-"""Where the agent says what it does, for whoever counts it. Called in the event loop: each call is short."""
+"""What of the agent's doings is counted. `metrics` counts it for Prometheus; without metrics nobody does."""
 
 from __future__ import annotations
 
 from slicelock_agent.result import Result
 
 
-class Listener:
-    """Hears everything and does nothing."""
+class Tally:
+    """Is told of everything, and counts nothing. Called in the event loop: each call is short."""
 
     def told(self, result: Result) -> None:
         """A switch has ended here with this result; a result may be told again."""
@@ -27,4 +27,4 @@ class Listener:
         """Another turn is wanted on a slice; found by a `message` or by a `poll`."""
 
 
-QUIET = Listener()
+UNCOUNTED = Tally()

@@ -54,7 +54,7 @@ class Saved:
         return cls(listed, dict(raw["spare"]), str(raw.get("lost", "")))
 
 
-class Records:
+class SavedRuns:
     """The files of one agent, in a folder for each slice."""
 
     def __init__(self, folder: Path) -> None:

@@ -21,7 +21,7 @@ LONG = 1 << 20
 encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: every hand-over writes
 
 
-class Lines:
+class JournalFile:
     """An open file, for one process at a time. `items` is what it says: a JSON text by kind and name.
 
     OSError when the file cannot be used, ValueError when it is something else.
