@@ -285,7 +285,7 @@ async def test_what_was_written_outside_any_turn_is_wiped(rig: Rig) -> None:
 
 
 async def test_a_journal_that_cannot_be_written_admits_nobody(rig: Rig) -> None:
-    rig.book._lines.close()
+    rig.book._file.close()
     result = await rig.turn("a", 10)
     assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "")  # tried again later
     assert "cannot be written" in result.reason

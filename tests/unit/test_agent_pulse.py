@@ -17,7 +17,7 @@ from slicelock_agent.tally import Tally
 
 from slicelock.codec import Command
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
-from slicelock.wire import BeatReply, Look, Results
+from slicelock.wire import AskWanted, BeatReply, Results
 from tests.support.rig import Rig
 from tests.support.wait import wait_until_async
 
@@ -37,7 +37,7 @@ class Redis:
         self.is_open = True
 
     def call(self, command: Command[Any], take: Callable[[Any], None]) -> None:
-        said = {"look": command.slice} if isinstance(command, Look) else json.loads(command.argv()[-1])
+        said = {"look": command.slice} if isinstance(command, AskWanted) else json.loads(command.argv()[-1])
         self.waiting.append(({"results": said} if isinstance(command, Results) else said, take))
 
     def answer(self, reply: BeatReply | SlicelockError | None = None, **facts: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_what_is_unknown_or_broken_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "flow",
+    "steps",
     [
         '[{"bytes": 1' + "0" * 400 + "}]",
         "[" * 100_000,
