@@ -19,8 +19,12 @@ SPARE = 3 * GIB
 
 
 @pytest.fixture
-def watch() -> Iterator[Callable[[], Watch]]:
-    with watching() as begin:
+def watch(stage: Stage) -> Iterator[Callable[[], Watch]]:
+    def agent() -> int:
+        assert stage.agent is not None
+        return stage.agent.process.pid
+
+    with watching(agent) as begin:
         yield begin
 
 

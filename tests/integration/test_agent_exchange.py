@@ -89,7 +89,7 @@ class Node:
             "SLICELOCK_FALLBACK": "hooks",
             VARIABLE: str(self.world.path),
         }
-        self.said, self.starts, self.jobs = folder / "agent.log", 0, list[Job]()
+        self.said, self.jobs, self.agents = folder / "agent.log", list[Job](), list[int]()
         self.start()
 
     def start(self) -> None:
@@ -101,8 +101,8 @@ class Node:
                 stdout=said,
                 stderr=said,
             )
-        self.starts += 1
-        wait_until(lambda: self.said.read_text().count("agent ready") == self.starts, 20, "the agent")
+        self.agents.append(self.agent.pid)
+        wait_until(lambda: self.said.read_text().count("agent ready") == len(self.agents), 20, "the agent")
 
     def job(self, run: str) -> Job:
         self.jobs.append(Job(run, self.env))
@@ -124,8 +124,8 @@ def node(server: EmbeddedServer, pool: str, tmp_path: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def watch() -> Iterator[Callable[[], Watch]]:
-    with watching() as begin:
+def watch(node: Node) -> Iterator[Callable[[], Watch]]:
+    with watching(lambda: node.agents[-1]) as begin:
         yield begin
 
 
@@ -143,7 +143,7 @@ def test_two_runs_change_places_block_by_block(node: Node, watch: Callable[[], W
     for job in (b, a, b):
         job.turn()
     assert node.world.log("out of memory") == []
-    assert pages() == []
+    assert pages(*node.agents) == []
 
 
 def test_the_comer_comes_when_the_leaver_is_killed(node: Node, watch: Callable[[], Watch]) -> None:
@@ -181,4 +181,4 @@ def test_nothing_is_lost_when_the_agent_is_killed(node: Node, watch: Callable[[]
     for job in (b, a, b):
         job.turn()
     assert node.world.log("out of memory") == []
-    assert pages() == []
+    assert pages(*node.agents) == []

@@ -1,4 +1,4 @@
-"""Looks at the pages of exchanges that an agent of this user has laid out."""
+"""Looks at the pages of exchanges that agents of this user have laid out."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from slicelock.exchange_place import folder_of
 from tests.support.wait import wait_until
 
 
-def pages() -> list[Path]:
-    """The pages that there are now."""
-    return list(folder_of(os.geteuid(), os.geteuid()).glob("page-*"))
+def pages(*agents: int) -> list[Path]:
+    """The pages that there are now of these agents; other tests have agents of their own."""
+    folder = folder_of(os.geteuid(), os.geteuid())
+    return [page for pid in agents for page in folder.glob(f"page-*-{pid}-*") if _is_written(page)]
+
+
+def _is_written(page: Path) -> bool:
+    try:
+        return page.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 class Watch:
-    """The page of the next exchange, for one device."""
+    """The page of an agent's next exchange, for one device."""
 
-    def __init__(self) -> None:
-        self.page = Exchange(wait_until(pages, 30, "an exchange")[0])
+    def __init__(self, agent: int) -> None:
+        self.page = Exchange(wait_until(lambda: pages(agent), 30, "an exchange")[0])
         (self._key,) = self.page.keys
 
     def until(self, what: Callable[[Progress], bool]) -> Progress:
@@ -33,12 +41,12 @@ class Watch:
 
 
 @contextmanager
-def watching() -> Iterator[Callable[[], Watch]]:
-    """Waits for an exchange to begin, and looks at it; closes what it has opened."""
+def watching(agent: Callable[[], int]) -> Iterator[Callable[[], Watch]]:
+    """Waits for an exchange of the agent with this pid, and looks at it; closes what it has opened."""
     with ExitStack() as opened:
 
         def begin() -> Watch:
-            made = Watch()
+            made = Watch(agent())
             opened.callback(made.page.close)
             return made
 
