@@ -20,6 +20,7 @@ trap stop EXIT
 trap 'exit 130' INT TERM
 
 # A Redis server and an agent for this machine; where there is a pool, both run already.
+: >"$folder/log"
 "$python" -m slicelock up --slice "trainers=$gpu" >"$folder/variables" 2>"$folder/log" &
 up=$!
 started=$up

@@ -53,6 +53,7 @@ def test_the_shell_script_is_one(tmp_path: Path) -> None:
     script = EXAMPLES / "two_jobs_one_gpu.sh"
     subprocess.run(["sh", "-n", str(script)], check=True)
     silent = {**os.environ, "PYTHON": "false", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(["sh", str(script)], env=silent, capture_output=True, check=False, timeout=20)
-    assert done.returncode == 1
+    for _ in range(5):
+        done = subprocess.run(["sh", str(script)], env=silent, capture_output=True, check=False, timeout=20)
+        assert (done.returncode, done.stderr) == (1, b"")
     assert list(tmp_path.iterdir()) == []
