@@ -26,6 +26,7 @@ BUSY_S = {"hooks": 0.6, "cuda": 8.0}
 """What a step should take on the GPU at least, so that a whole step is ten switches long or more."""
 LARGE = ("--width=1024", "--layers=4", "--heads=8", "--batch=256", "--rate=0.0001")
 """A model whose weights and optimizer state take 0.6 GB."""
+TINY = ("--width=8", "--heads=1", "--batch=1")
 FEWEST, MOST = 2, 200  # epochs
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -144,6 +145,7 @@ def measure(
     if find_spec("torch") is None:
         raise ConfigurationError("PyTorch is not installed here.", advice="pip install torch, with CUDA.")
     busy_s = BUSY_S[way]
+    _refuse_cpu(device)
     tell("how long a step takes")
     work = _sized(size, steps, busy_s, device)
     with stage(device, way) as env:
@@ -156,12 +158,20 @@ def measure(
     return Duty(way, work, solo, shared)
 
 
+def _refuse_cpu(device: str) -> None:
+    """ConfigurationError where jobs find no GPU: on a CPU such a model would take minutes for its trial."""
+    if device.startswith("sim:"):
+        return
+    look = Work(TINY, 1, 1, 0.0).options(0)
+    (job,) = play({"look": look}, _environment({"SLICELOCK_MODE": "off"}, device), device).jobs
+    if job.device != "cuda":
+        raise ConfigurationError("PyTorch finds no GPU here.", advice="Install PyTorch with CUDA.")
+
+
 def _sized(size: Sequence[str], steps: int, busy_s: float, device: str) -> Work:
     """As many epochs as make a step take `busy_s` on the GPU, and the grader's time that goes with it."""
     trial, env = Work(size, 4, FEWEST, 0.0), _environment({"SLICELOCK_MODE": "off"}, device)
     (job,), (again,) = (play({"trial": trial.options(0)}, env, device).jobs for _ in range(2))
-    if job.device != "cuda" and not device.startswith("sim:"):
-        raise ConfigurationError("PyTorch finds no GPU here.", advice="Install PyTorch with CUDA.")
     generate_s, epoch_s = median(job.spent("generate")), median(job.spent("train")) / FEWEST
     epochs = min(MOST, max(FEWEST, ceil((busy_s - generate_s) / epoch_s)))
     grade_s = (generate_s + epochs * epoch_s) * (1 / BUSY_SHARE - 1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
 import pytest
 
+from slicelock.bench import duty as bench
 from slicelock.bench.duty import Duty, Work
 from slicelock.bench.duty_round import Job, Round, Sampler, Told
-from slicelock.errors import SlicelockError
+from slicelock.errors import ConfigurationError, SlicelockError
 
 S = 1_000_000_000
 STEP = [("generate", 1), ("reward", 6), ("wait", 1), ("train", 3)]  # seconds until the next event
@@ -73,3 +76,18 @@ def test_a_job_that_fails_is_told_with_its_last_words() -> None:
         pytest.raises(SlicelockError, match="job-1 ended with code"),
     ):
         job.told()
+
+
+def test_without_a_gpu_it_ends_before_it_trains_a_model_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[list[str]] = []
+
+    def play(jobs: Mapping[str, list[str]], env: Mapping[str, str], device: str) -> Round:
+        played.extend(jobs.values())
+        return Round([replace(told("look", 0), events=[{"event": "wait", "device": "cpu"}])], None)
+
+    monkeypatch.setattr(bench, "find_spec", lambda name: name)
+    monkeypatch.setattr(bench, "play", play)
+    with pytest.raises(ConfigurationError, match="PyTorch finds no GPU here"):
+        bench.measure(lambda line: None)
+    assert len(played) == 1
+    assert {"--width=8", "--steps=1", "--epochs=1"} <= set(played[0])
