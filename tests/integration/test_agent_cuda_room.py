@@ -64,6 +64,27 @@ async def test_n5_a_foreign_process_keeps_a_run_saved_even_if_both_fit(rig: GpuR
     assert not rig.world.log("restore")
 
 
+async def test_n5_pids_of_the_machine_in_a_container_hide_nobodys_memory(
+    rig: GpuRig, three: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def users(gpus: FakeGpus, uuid: str) -> dict[int, int | None]:
+        return {pid + (1 << 24): size for pid, size in told(gpus, uuid).items()}
+
+    told = FakeGpus.users
+    monkeypatch.setattr(FakeGpus, "users", users)
+    monkeypatch.setattr(rig.accelerator._memory, "_sees_all", False)
+    pid, hog = three[:2]
+    await a_is_saved(rig, [pid], 40 * GIB)
+    rig.world.add(hog, {GPU: 50 * GIB})
+    result = await rig.turn("a", 30)
+    assert "30.00 GiB free, 41.00 GiB are needed" in result.reason
+    assert not rig.world.log("restore")
+    os.kill(hog, signal.SIGKILL)
+    await wait_until_async(lambda: rig.world.state(hog) == "gone")
+    assert (await rig.turn("a", 40)).outcome == "READY"
+    assert rig.world.state(pid) == "running"
+
+
 async def test_a_run_that_filled_the_device_fits_again(rig: GpuRig, one: list[int]) -> None:
     await a_is_saved(rig, one, 80 * GIB)
     assert (await rig.turn("a", 30)).outcome == "READY"

@@ -338,8 +338,20 @@ def test_pids_of_another_namespace_tell_nothing() -> None:
     assert memory(50, {999999999: GIB}, sees_all=False).refusal(saved) != ""
 
 
+def test_memory_of_such_pids_may_be_the_runs_own() -> None:
+    host = {999999999: 29 * GIB}
+    here = memory(30, host, sees_all=False)
+    assert here.sizes([ONE], ["g"]) == {ONE: {"g": 30 * GIB}}
+    assert here.left([ONE], "g", 0, {}) == f"{30 * GIB} bytes are still in use on g, {2 * GIB} may be"
+    assert here.left([ONE], "g", None, {}) != ""
+    assert list(here.users("g")) == []
+    assert memory(30, host).sizes([ONE], ["g"]) == {ONE: {"g": GIB}}  # from here everybody is seen
+
+
 def test_a_run_of_unknown_size_needs_an_empty_gpu() -> None:
     assert "process 1 " in memory(1, {1: GIB}, (1,)).others(["g"])
+    assert "process 999999999 " in memory(1, {999999999: GIB}, sees_all=False).others(["g"])
+    assert memory(30, {}).others(["g"]).endswith("30.00 GiB are in use on g")
     assert memory(1, {}).others(["g"]) == ""
 
 

@@ -52,8 +52,19 @@ class DeviceMemory:
         slice's trouble.
         """
         with suppress(BackendUnavailable):
-            return self._gpus.users(uuid)
+            return self._seen(uuid)
         return ()
+
+    def _seen(self, uuid: str) -> Mapping[int, int | None]:
+        """The processes on a GPU, and what each has there, as far as they can be seen from here.
+
+        In a container NVML may name pids of the machine, which tell nothing there: the memory of what is not
+        seen may be a run's own.
+        """
+        users = self._gpus.users(uuid)
+        if self._sees_all:
+            return users
+        return {pid: size for pid, size in users.items() if Path(f"/proc/{pid}").exists()}
 
     def free(self, uuid: str) -> int:
         return self._gpus.memory(uuid)[1]
@@ -69,7 +80,7 @@ class DeviceMemory:
         """
         found: dict[Process, dict[str, int]] = {one: {} for one in processes}
         for uuid in devices:
-            users = self._gpus.users(uuid)
+            users = self._seen(uuid)
             known = {one: users[one.pid] for one in processes if users.get(one.pid)}
             for one, size in known.items():
                 found[one][uuid] = size or 0
@@ -103,7 +114,7 @@ class DeviceMemory:
         `allowed`: bytes beside a context for each that is there; None: not even those. Where NVML tells no
         figure for them, what nobody is known to have counts as theirs, less what `others`, by pid, may keep.
         """
-        users, pids = self._gpus.users(uuid), {one.pid for one in processes}
+        users, pids = self._seen(uuid), {one.pid for one in processes}
         own = pids & users.keys()
         if size := _told_of(own, users):
             return _above(uuid, size, 0 if allowed is None else allowed + CONTEXT * len(own))
@@ -117,7 +128,7 @@ class DeviceMemory:
         has more than is `allowed` (see `left`); empty: nobody.
         """
         own, limit = {one.pid for one in processes}, -1 if allowed is None else allowed + CONTEXT
-        more = [pid for pid, size in self._gpus.users(uuid).items() if (size or 0) > limit]
+        more = [pid for pid, size in self._seen(uuid).items() if (size or 0) > limit]
         for pid in sorted(set(more) - own):
             if outside(pid, run, processes) and pid not in self._registered():
                 return (
@@ -136,7 +147,7 @@ class DeviceMemory:
         """
         pids, most = {one.pid for one in processes}, dict[str, int]()
         for uuid in devices:
-            users = self._gpus.users(uuid)
+            users = self._seen(uuid)
             if theirs := _told_of(pids & users.keys(), users):
                 most[uuid] = max(0, self._nobodys(uuid, users)) + min(CONTEXT, theirs // 2)
             elif others is not None:
@@ -156,7 +167,7 @@ class DeviceMemory:
 
     def _missing(self, owed: Owed) -> str:
         for uuid, most in owed.most.items():
-            users = self._gpus.users(uuid)
+            users = self._seen(uuid)
             for pid, start in owed.processes:
                 if pid in users and identified(pid) in (None, Process(pid, start)):
                     return f"process {pid} is still on {uuid}"
@@ -169,19 +180,17 @@ class DeviceMemory:
         return self._gpus.memory(uuid)[0] - _told(users, but)
 
     def foreign(self, uuid: str) -> list[int]:
-        """Processes on the GPU that belong to no run that is known here.
-
-        In a container NVML may name pids of the machine, which tell nothing there: what is not seen may be a
-        run's own.
-        """
-        pids = set(self._gpus.users(uuid)) - set(self._registered())
-        return sorted(pid for pid in pids if self._sees_all or Path(f"/proc/{pid}").exists())
+        """Processes on the GPU that belong to no run that is known here."""
+        return sorted(set(self._seen(uuid)) - set(self._registered()))
 
     def others(self, devices: Sequence[str]) -> str:
         """Who is on the GPUs at all: a run whose size is not known is brought back to empty ones only."""
         for uuid in devices:
+            why = "it is not known how much memory it needs, and"
             if pids := sorted(self._gpus.users(uuid)):
-                return f"it is not known how much memory it needs, and {described(pids[0])} is on {uuid}"
+                return f"{why} {described(pids[0])} is on {uuid}"
+            if (used := self.used([uuid])) > CONTEXT:  # NVML does not tell of everybody
+                return f"{why} {readable(used)} are in use on {uuid}"
         return ""
 
     # ------------------------------------------------------------ room
