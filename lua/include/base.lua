@@ -11,4 +11,5 @@
 --- @include "life"
 --- @include "slices"
 --- @include "requests"
+--- @include "flush"
 --- @include "reply"

@@ -16,7 +16,7 @@ local function erase(kind, name)
   records[full], changed[full] = false, false
 end
 
-local function flush()
+local function store()
   for full, fields in pairs(changed) do
     local sound, text = pcall(cjson.encode, fields)   -- what somebody has written that cannot be, such as NaN, stays as it is
     if not fields then redis.call('DEL', full)

@@ -1,7 +1,9 @@
--- What leaves a script beside its reply: hints on channels, deadlines, and events.
+-- What leaves a script beside its reply: deadlines, which change at once; hints on channels, and events, which wait for `flush`:
+-- a caller without the right to tell must not leave a change half made.
 local raw, now, pool       -- raw TIME in ms, the same as text, and pool time in ms; set by `begin`
+local news = {}
 
-local function hint(channel, message) redis.call('PUBLISH', PREFIX .. 'ch:' .. channel, message) end
+local function hint(channel, message) news[#news + 1] = { n = 3, 'PUBLISH', PREFIX .. 'ch:' .. channel, message } end
 
 local function due(what, at) redis.call('ZADD', DEADLINES, at, what) end
 
@@ -9,8 +11,8 @@ local function undue(...) redis.call('ZREM', DEADLINES, ...) end
 
 -- Every transition is an event. Facts are names and values; what is empty is left out.
 local function event(kind, ...)
-  local entry = { STREAM, 'MAXLEN', '~', EVENTS, '*', 'type', kind, 't', now, ... }
-  local n = 9
+  local entry = { 'XADD', STREAM, 'MAXLEN', '~', EVENTS, '*', 'type', kind, 't', now, ... }
+  local n = 10
   for i = n + 1, n + select('#', ...), 2 do
     local value = entry[i + 1]
     if value and value ~= '' then
@@ -18,11 +20,8 @@ local function event(kind, ...)
       n = n + 2
     end
   end
-  local id = redis.pcall('XADD', unpack(entry, 1, n))
-  if type(id) ~= 'table' then return end
-  -- Nobody can ever write to such a key again, and nothing may fail for it.
-  if string.find(id.err, 'last possible ID') or string.find(id.err, 'WRONGTYPE') then redis.call('DEL', STREAM) end
-  redis.call('XADD', unpack(entry, 1, n))
+  entry.n = n
+  news[#news + 1] = entry
 end
 
 local function request_event(kind, r, ...)

@@ -35,6 +35,8 @@ DATABASE = ("DB index", "invalid DB index", "ERR DB index", "SELECT is not allow
 # A script runs with its caller's rights: how Redis 7 and Valkey, and Redis 6.2, say that they do not suffice.
 RIGHTS = ("ACL failure in script", "The user executing the script can't")
 SCRIPT = re.compile(r" script: (\w+, )?on @user_script.*")  # where in a script, which nobody can use
+# What stands before the error of a command where a script passes it on; before Redis 7 always.
+PASSED_ON = re.compile(r"^(Error running script \(call to \w+\): .*?: -?|ERR )(?=[A-Z]{2,} |The user |ACL )")
 TLS = re.compile(r"\[(SSL|X509)\b")  # how Python's ssl begins what it says
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
@@ -43,7 +45,7 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     """Turn an error of redis-py into one of ours. `sent`: the server may have carried the call out."""
     if isinstance(error.__cause__, AuthenticationError):  # wrapped by redis-py's asyncio side
         error = error.__cause__
-    text = str(error).strip().rstrip(".") or "no answer in time"
+    text = PASSED_ON.sub("", str(error).strip().rstrip(".")) or "no answer in time"
     if isinstance(error, SlicelockError):
         return error
     refusals = (AuthenticationError, AuthorizationError, NoPermissionError)

@@ -109,7 +109,7 @@ def test_the_clock_is_redis_own(reader: EventReader, client: redis.Redis) -> Non
 def test_a_viewer_may_read(client: redis.Redis, server: EmbeddedServer, pool: str, stream: Stream) -> None:
     rules = ["+@connection", "+xread", "+xrange", "+xrevrange"]
     client.execute_command(
-        "ACL", "SETUSER", "viewer", "reset", "on", f">{PASSWORD}", f"%R~{Keys(pool).prefix}*", *rules
+        "ACL", "SETUSER", "viewer", "reset", "on", f">{PASSWORD}", f"~{Keys(pool).prefix}*", *rules
     )
     stream.say(1)
     found = StoreSettings(redis_url=_as_viewer(server.url), pool=pool)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ from slicelock.errors import StoreError
 from slicelock.scratch import scratch
 from tests.support.certificates import Certificates
 from tests.support.scripts import connect
+from tests.support.server_binaries import with_debug
 from tests.support.wait import wait_until
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ class Deployment:
         self._common = {
             "repl-diskless-sync-delay": "0",
             "repl-ping-replica-period": "1",
-            "enable-debug-command": "yes",
+            **with_debug(binary),
             **(options or {}),
         }
         first = node(binary, self._common, security)

@@ -27,6 +27,19 @@ from slicelock.store.server import Server
             redis_errors.ResponseError("ACL failure in script: No permissions to access a key"),
             errors.ConfigurationError,
         ),
+        *(
+            (redis_errors.ResponseError(f"{before}{text}"), kind)
+            for before in (
+                "ERR ",
+                "Error running script (call to f_99): @user_script:29: @user_script: 29: -",
+                "Error running script (call to f_99): @user_script:8: =[C]: -1: ",
+            )
+            for text, kind in (
+                ("OOM command not allowed when used memory > 'maxmemory'.", errors.StoreUnavailable),
+                ("READONLY You can't write against a read only replica.", errors.StoreUnavailable),
+                ("The user executing the script can't run this command", errors.ConfigurationError),
+            )
+        ),
         (redis_errors.ResponseError("ERR something"), errors.StoreError),
     ],
 )
@@ -34,6 +47,7 @@ def test_each_error_has_its_kind(error: Exception, kind: type[Exception]) -> Non
     explained = explain(error, "redis.example:6379", sent=False)
     assert type(explained) is kind
     assert "redis.example:6379" in str(explained)
+    assert "user_script" not in str(explained)
 
 
 @pytest.mark.parametrize(
