@@ -15,7 +15,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, cast, get_type_hints
 
-from typing_extensions import TypeVar  # its `default` keeps a bare `Command` usable
+from typing_extensions import TypeVar  # its `default` keeps a bare `ScriptCall` usable
 
 from slicelock.errors import SchemaMismatch
 
@@ -45,9 +45,9 @@ def _encode(value: object) -> str:
 
 
 @cache
-def _arguments(kind: type[Command]) -> Callable[[Command], tuple[object, ...]]:
+def _arguments(kind: type[ScriptCall]) -> Callable[[ScriptCall], tuple[object, ...]]:
     names = [f.name for f in fields(kind)]
-    return cast(Callable[[Command], tuple[object, ...]], attrgetter(*names))
+    return cast(Callable[[ScriptCall], tuple[object, ...]], attrgetter(*names))
 
 
 Raw = bytes | str | int  # an item of a reply, as a server or a stand-in for one sends it
@@ -121,7 +121,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Command(Generic[R]):
+class ScriptCall(Generic[R]):
     """One call of one script, answered by an `R`. Subclasses declare ARGV by their fields, in order."""
 
     script: ClassVar[str]

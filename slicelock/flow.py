@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Call:
     """Run one script; the answer is its `Reply`. StoreError is thrown into the flow."""
 
-    command: Command
+    call: ScriptCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from slicelock.codec import Command, Fences, Json, Reply, Words
+from slicelock.codec import Fences, Json, Reply, ScriptCall, Words
 
 
 def _outcomes(text: str) -> frozenset[str]:
@@ -42,7 +42,7 @@ WAITING = frozenset({"SWITCHING", "QUEUED", "GATHERING"})
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire(Command[AcquireReply]):
+class Acquire(ScriptCall[AcquireReply]):
     """Open the k-th request of a run and lane, or join it, or learn where it stands. Implies that this
     member is done with every earlier turn of the lane."""
 
@@ -85,7 +85,7 @@ class RenewReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Renew(Command[RenewReply]):
+class Renew(ScriptCall[RenewReply]):
     """The heartbeat of everything that one process has.
 
     `report` is JSON: `parts` [{lane, k, member, members, slices, phase, priority, fences {slice: fence}
@@ -116,7 +116,7 @@ class YieldReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Yield(Command[YieldReply]):
+class Yield(ScriptCall[YieldReply]):
     """End this member's part of a turn: of `slices`, or of the whole turn when empty."""
 
     script: ClassVar[str] = "yield"
@@ -132,7 +132,7 @@ class Yield(Command[YieldReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel(Command[Reply]):
+class Cancel(ScriptCall[Reply]):
     """Give a request up for all its members, also one not yet seen or just held; it never starts
     afterwards."""
 
@@ -155,7 +155,7 @@ class RegisterReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Register(Command[RegisterReply]):
+class Register(ScriptCall[RegisterReply]):
     """Make a process known, so that agents watch it and may move its device state; or say that it is `gone`.
 
     `hooks` is JSON: [{name, slices [empty: all of the process's], self (true: its framework moves its own
@@ -198,7 +198,7 @@ class BeatReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Command[BeatReply]):
+class Beat(ScriptCall[BeatReply]):
     """An agent's heartbeat, and the pool's sweep. With `silent_ms` 0 it only asks whether another agent
     of the node is heard of; and with `ended` in its report it says that this one is not heard of any more.
 
@@ -223,7 +223,7 @@ class Beat(Command[BeatReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class AskWanted(Command[BeatReply]):
+class AskWanted(ScriptCall[BeatReply]):
     """What is wanted of a node on one slice: `wanted` and `epoch` of a beat's answer."""
 
     script: ClassVar[str] = "wanted"
@@ -235,7 +235,7 @@ class AskWanted(Command[BeatReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Results(Command[BeatReply]):
+class Results(ScriptCall[BeatReply]):
     """How switches of a node have ended, sent at once; `results` and the answer are those of a `Beat`."""
 
     script: ClassVar[str] = "results"
@@ -256,7 +256,7 @@ class RevokeReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Revoke(Command[RevokeReply]):
+class Revoke(ScriptCall[RevokeReply]):
     """End a named request for an operator; optionally put it back into its queues."""
 
     script: ClassVar[str] = "revoke"
@@ -278,7 +278,7 @@ class DeclareReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Declare(Command[DeclareReply]):
+class Declare(ScriptCall[DeclareReply]):
     """Declare a slice with all its nodes and devices ({node: [devices]}; empty: agentless), or change one
     that is not in use; with `keep_nodes` not by making one agentless that has nodes."""
 
@@ -293,7 +293,7 @@ class Declare(Command[DeclareReply]):
 
 
 @dataclass(frozen=True, slots=True)
-class Forget(Command[Reply]):
+class Forget(ScriptCall[Reply]):
     """Forget a slice that is not in use, or a node that has none."""
 
     script: ClassVar[str] = "forget"
@@ -312,7 +312,7 @@ class DrainReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(Command[DrainReply]):
+class Drain(ScriptCall[DrainReply]):
     """Let nothing new start on a slice, or let it go on. Turns and switches under way come to their own
     end; who waits is told `why`."""
 
@@ -333,7 +333,7 @@ class StatusReply(Reply):
 
 
 @dataclass(frozen=True, slots=True)
-class Status(Command[StatusReply]):
+class Status(ScriptCall[StatusReply]):
     """One consistent picture of the pool, or of one slice; changes nothing."""
 
     script: ClassVar[str] = "status"
@@ -345,7 +345,7 @@ class Status(Command[StatusReply]):
     focus: str = ""
 
 
-COMMANDS: tuple[type[Command], ...] = (
+SCRIPT_CALLS: tuple[type[ScriptCall], ...] = (
     Acquire,
     Renew,
     Yield,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from docs_markdown import code, docstring, sections, table
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.scripts import lua_root
-from slicelock.wire import COMMANDS
+from slicelock.wire import SCRIPT_CALLS
 
 ARGUMENT = re.compile(r"^-- ARGV\[\d+\] (\w+) \((.+)\)$")
 OUTCOME = re.compile(r"^-- ([A-Z_]{2,}) (.+)$")
@@ -43,7 +43,7 @@ def header(name: str) -> Header:
     return read
 
 
-def script(command: type[Command]) -> str:
+def script(command: type[ScriptCall]) -> str:
     """One script's section."""
     read = header(command.script)
     arguments = ((str(number), code(name), form) for number, (name, form) in enumerate(read.arguments, 1))
@@ -67,7 +67,7 @@ def script(command: type[Command]) -> str:
 
 def scripts() -> str:
     """Every script, in the order of `wire.py`."""
-    return sections(script(command) for command in COMMANDS)
+    return sections(script(command) for command in SCRIPT_CALLS)
 
 
 def model_table(head: str) -> str:

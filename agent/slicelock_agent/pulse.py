@@ -160,7 +160,7 @@ class Pulse:
             self._beat_if_possible()
 
         try:
-            self._store.call(AskWanted(self.facts.node, name), answered)
+            self._store.send(AskWanted(self.facts.node, name), answered)
         except Exception:
             self._under_way = False
             log.exception("a look could not be sent")
@@ -203,7 +203,7 @@ class Pulse:
 
         try:
             call = self.facts.results(results) if haste else self._everything(results, exits)
-            self._store.call(call, answered)
+            self._store.send(call, answered)
         except Exception:
             self._under_way = False
             log.exception("a beat could not be sent")

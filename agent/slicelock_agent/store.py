@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from slicelock.codec import Command, R
+from slicelock.codec import R, ScriptCall
 from slicelock.errors import SlicelockError
 
 
 class Runner(Protocol):
     """Runs scripts one by one."""
 
-    async def run(self, command: Command[R]) -> R: ...
+    async def run(self, call: ScriptCall[R]) -> R: ...
 
 
 class Caller(Protocol):
@@ -21,4 +21,4 @@ class Caller(Protocol):
     @property
     def is_open(self) -> bool: ...
     async def open(self) -> None: ...
-    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None: ...
+    def send(self, call: ScriptCall[R], take: Callable[[R | SlicelockError], None]) -> None: ...

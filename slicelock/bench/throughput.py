@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from slicelock.bench.bare import script
 from slicelock.bench.figures import Goal, percentile
 from slicelock.client import Slice
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
 from slicelock.identity import ProcessIdentity
@@ -63,10 +63,10 @@ class Throughput:
 
 
 class NoOps(Store):
-    """Runs a script that does nothing in place of each command's own."""
+    """Runs a script that does nothing in place of each call's own."""
 
-    def _source(self, command: Command) -> Source:
-        return Source(command.script, *script(f"noop_{command.script}"))
+    def _source(self, call: ScriptCall) -> Source:
+        return Source(call.script, *script(f"noop_{call.script}"))
 
 
 def measure(seconds: float, tell: Callable[[str], None]) -> Throughput:

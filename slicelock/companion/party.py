@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.companion.evictor import Evictor
 from slicelock.companion.hook_runner import Offer
 from slicelock.companion.inbox import LoopInbox, ThreadInbox
@@ -160,15 +160,15 @@ class Party:
         try:
             for step in farewell(ledger):
                 assert isinstance(step, Call)
-                self._tell(step.command, until)
+                self._tell(step.call, until)
         except SlicelockError as failure:
             log.warning("the process ends without Redis: %s", failure)
 
-    def _tell(self, command: Command, until: float) -> None:
+    def _tell(self, call: ScriptCall, until: float) -> None:
         try:
-            self.store.run(command, max(until - time.monotonic(), 0.05))
+            self.store.run(call, max(until - time.monotonic(), 0.05))
         except StoreTimeout:  # perhaps a connection that was closed meanwhile
-            self.store.run(command, max(until - time.monotonic(), 0.05))
+            self.store.run(call, max(until - time.monotonic(), 0.05))
 
 
 def _close_in(loop: asyncio.AbstractEventLoop, store: AsyncStore, until: float) -> None:

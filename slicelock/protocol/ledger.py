@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.errors import Holding, LeaseLost
 from slicelock.keys import request_id
 from slicelock.wire import Acquire, AcquireReply, Cancel, Register, RegisterReply, Yield
@@ -107,7 +107,7 @@ class Ledger:
         self.who = who
         self.open_parts: dict[str, Part] = {}  # by lane: waiting or in its turn
         self.done: dict[str, Done] = {}  # by lane: the last turn this member has finished
-        self.undelivered: dict[Command, None] = {}  # yields and cancels without an answer, oldest first
+        self.undelivered: dict[ScriptCall, None] = {}  # yields and cancels without an answer, oldest first
         self.slices: dict[str, None] = {}
         self.met: set[str] = set()  # those of them that Redis has known
         self.hooks: list[Mapping[str, Any]] = []
@@ -168,11 +168,11 @@ class Ledger:
             self._numbers[part.lane] = part.k - 1
         del self.open_parts[part.lane]
 
-    def keep(self, call: Command) -> None:
+    def keep(self, call: ScriptCall) -> None:
         """A call that must be delivered sooner or later, whatever happens."""
         self.undelivered[call] = None
 
-    def delivered(self, call: Command) -> None:
+    def delivered(self, call: ScriptCall) -> None:
         """A kept call was answered."""
         self.undelivered.pop(call, None)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError
 
-from slicelock.codec import Command, R
+from slicelock.codec import R, ScriptCall
 from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.flow import Call, Flow, Now, Step, Wait
 from slicelock.keys import Keys
@@ -37,9 +37,9 @@ class AsyncInbox(Protocol):
 class AsyncStore(AsyncConnection):
     """One connection to a pool's Redis for one event loop, opened at the first call and closed with the loop.
 
-    As `Store`: nothing is repeated. `call` sends at once and hands the reply, or a SlicelockError, to a
-    callback, which must not raise; calls are answered in their order, and need not wait for each other. One
-    that is not answered in time closes the connection, since its reply may still come.
+    As `Store`: nothing is repeated. `send` hands the reply, or a SlicelockError, to a callback, which must
+    not raise; calls are answered in their order, and need not wait for each other. One that is not answered
+    in time closes the connection, since its reply may still come.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class AsyncStore(AsyncConnection):
         self._meta, self._overlay = Keys(settings.pool).meta, overlay
         self._epochs = epochs or Epochs()
         self._replicas = Replicas(settings, sentinels=self._endpoint.route is not None)
-        self._waiting: deque[tuple[Command[Any] | None, Take]] = deque()
+        self._waiting: deque[tuple[ScriptCall[Any] | None, Take]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._cleaning: set[asyncio.Task[Any]] = set()
@@ -67,14 +67,14 @@ class AsyncStore(AsyncConnection):
             raise StoreError(CLOSED)
         await super().open()
 
-    def call(self, command: Command[R], take: Callable[[R | SlicelockError], None]) -> None:
-        """Send a command; without a connection `take` gets StoreUnavailable at once."""
+    def send(self, call: ScriptCall[R], take: Callable[[R | SlicelockError], None]) -> None:
+        """Send a call; without a connection `take` gets StoreUnavailable at once."""
         if self._link is None:
             take(StoreUnavailable(f"Redis at {self._endpoint.place} is not connected."))
         else:
-            self._ask_script(command, "EVALSHA", load(command.script, self._overlay).sha, take)
+            self._ask_script(call, "EVALSHA", load(call.script, self._overlay).sha, take)
 
-    async def run(self, command: Command[R]) -> R:
+    async def run(self, call: ScriptCall[R]) -> R:
         """Run one script and wait for its answer; connects if need be."""
         await self.open()
         answer: asyncio.Future[R | SlicelockError] = asyncio.get_running_loop().create_future()
@@ -83,7 +83,7 @@ class AsyncStore(AsyncConnection):
             if not answer.done():  # who waits for it may have been cancelled
                 answer.set_result(reply)
 
-        self.call(command, take)
+        self.send(call, take)
         reply = await answer
         if isinstance(reply, SlicelockError):
             raise reply
@@ -120,8 +120,8 @@ class AsyncStore(AsyncConnection):
 
     async def _do(self, step: Step, inbox: AsyncInbox | None) -> Any:
         match step:
-            case Call(command):
-                return await self.run(command)
+            case Call(call):
+                return await self.run(call)
             case Now():
                 return time.monotonic()
             case Wait(seconds) if inbox is not None:
@@ -142,15 +142,15 @@ class AsyncStore(AsyncConnection):
 
     # ------------------------------------------------------------ questions and answers
 
-    def _ask_script(self, command: Command[Any], how: str, script: str, take: Take) -> None:
-        words = (how, script, "1", self._meta, *command.argv(), self._epochs.told_to(self._server))
-        self._ask(words, command, take)
+    def _ask_script(self, call: ScriptCall[Any], how: str, script: str, take: Take) -> None:
+        words = (how, script, "1", self._meta, *call.argv(), self._epochs.told_to(self._server))
+        self._ask(words, call, take)
 
-    def _ask(self, words: tuple[str, ...], command: Command[Any] | None, take: Take) -> None:
-        """`command`: the script's call that it is, if it is one."""
+    def _ask(self, words: tuple[str, ...], call: ScriptCall[Any] | None, take: Take) -> None:
+        """`call`: the call of a script that it is, if it is one."""
         assert self._link is not None
         self._link.write(words)
-        self._waiting.append((command, take))
+        self._waiting.append((call, take))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._timeout, self._late)
 
@@ -158,26 +158,26 @@ class AsyncStore(AsyncConnection):
         if not self._waiting:
             self._drop()  # an answer to nothing: the next ones would be taken for others'
             return
-        command, take = self._waiting.popleft()
-        if command is not None and isinstance(reply, NoScriptError):
+        call, take = self._waiting.popleft()
+        if call is not None and isinstance(reply, NoScriptError):
             # Later calls keep their places: they have been answered with the same error, each in its turn.
-            self._ask_script(command, "EVAL", load(command.script, self._overlay).text, take)
+            self._ask_script(call, "EVAL", load(call.script, self._overlay).text, take)
             return
         self._rearm()
-        answer = self._read(command, reply)
+        answer = self._read(call, reply)
         if isinstance(answer, StoreUnavailable):
             self._drop()  # perhaps it is no primary any more; the next connection is to the one that is
         self._epochs.heed(answer)
-        if command is None or isinstance(answer, SlicelockError) or not command.needs_replicas(answer):
+        if call is None or isinstance(answer, SlicelockError) or not call.needs_replicas(answer):
             take(answer)
         else:
             self._await_replicas(answer, take)
 
-    def _read(self, command: Command[Any] | None, reply: Any) -> Any:
+    def _read(self, call: ScriptCall[Any] | None, reply: Any) -> Any:
         if isinstance(reply, RedisError):
             return explain(reply, self._endpoint.place, sent=True)
         try:
-            return reply if command is None else command.decode(reply)
+            return reply if call is None else call.decode(reply)
         except SlicelockError as failure:
             return failure
         except (ValueError, TypeError, LookupError) as failure:

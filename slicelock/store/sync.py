@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from slicelock.codec import Command, R
+from slicelock.codec import R, ScriptCall
 from slicelock.errors import StoreError, StoreUnavailable
 from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.keys import Keys
@@ -71,15 +71,15 @@ class Store:
         """The server that its connection leads to, or led to last."""
         return self._server
 
-    def run(self, command: Command[R], patience: float | None = None) -> R:
+    def run(self, call: ScriptCall[R], patience: float | None = None) -> R:
         """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
         if patience is None:
             with self._lock:
-                return self._run(command, None)
+                return self._run(call, None)
         if not self._lock.acquire(timeout=patience):
             raise StoreUnavailable("Other calls to Redis take too long; this one was not made.")
         try:
-            return self._run(command, patience)
+            return self._run(call, patience)
         finally:
             self._lock.release()
 
@@ -90,7 +90,7 @@ class Store:
             while True:
                 try:
                     if isinstance(step, Call):
-                        answer: Any = self.run(step.command)
+                        answer: Any = self.run(step.call)
                     elif isinstance(step, Now):
                         answer = time.monotonic()
                     else:
@@ -120,19 +120,19 @@ class Store:
 
     # ------------------------------------------------------------ calls, under the lock
 
-    def _run(self, command: Command[R], patience: float | None) -> R:
-        reply = command.decode(self._call(command, patience))
+    def _run(self, call: ScriptCall[R], patience: float | None) -> R:
+        reply = call.decode(self._call(call, patience))
         self._epochs.heed(reply)
-        if command.needs_replicas(reply):
+        if call.needs_replicas(reply):
             self._await_replicas()
         return reply
 
-    def _source(self, command: Command) -> Source:
-        return load(command.script, self._overlay)
+    def _source(self, call: ScriptCall) -> Source:
+        return load(call.script, self._overlay)
 
-    def _call(self, command: Command, patience: float | None) -> Any:
-        source = self._source(command)
-        tail = ("1", self._meta, *command.argv())
+    def _call(self, call: ScriptCall, patience: float | None) -> Any:
+        source = self._source(call)
+        tail = ("1", self._meta, *call.argv())
         try:
             return self._exchange(("EVALSHA", source.sha, *tail), patience)
         except NoScriptError:

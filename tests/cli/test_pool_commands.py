@@ -11,7 +11,7 @@ import redis
 
 from slicelock import Slice
 from slicelock.cli.failures import ExitCode
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.companion.party import close_all
 from slicelock.keys import Keys
 from slicelock.settings import Settings, StoreSettings
@@ -86,7 +86,7 @@ def test_nodes_that_come_at_the_last_moment_are_not_taken_away(
     call("slice", "declare", "web")
     run = Store.run
 
-    def late(store: Store, command: Command, *rest: Any) -> Any:
+    def late(store: Store, command: ScriptCall, *rest: Any) -> Any:
         if isinstance(command, Declare):
             run(store, Declare("web", {"gpu1": ["0"]}))
         return run(store, command, *rest)
@@ -204,7 +204,7 @@ def test_who_lets_a_slice_go_on_is_told_what_the_script_has_done(
     call("slice", "declare", "lic")
     run = Store.run
 
-    def late(store: Store, command: Command, *rest: Any) -> Any:
+    def late(store: Store, command: ScriptCall, *rest: Any) -> Any:
         if isinstance(command, Drain):
             run(store, Drain("lic", draining=True))
         return run(store, command, *rest)

@@ -170,7 +170,7 @@ def test_huge_and_binary_fields(stage: AgentStage, agent: LocalAgent, text: str)
     evil = enemy(stage)
     evil.take("s")
     hook = {"name": text, "slices": [text], "self": text, "residue": text, "server": {"url": text}}
-    commands: list[wire.Command] = [
+    commands: list[wire.ScriptCall] = [
         wire.Register("evil", text, evil.process, 0, ("s",), [hook]),
         wire.Register("evil", "evil", text, 0, (text,), [text]),
         wire.Renew("evil", text, evil.process, 1000, 1000, {"answers": [{"n": text, "what": text}]}),

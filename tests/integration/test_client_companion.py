@@ -11,7 +11,7 @@ import pytest
 from redis import exceptions as redis_errors
 
 from slicelock import errors
-from slicelock.codec import Command, Reply
+from slicelock.codec import Reply, ScriptCall
 from slicelock.companion.thread import Companion
 from slicelock.protocol import Ledger, Part
 from slicelock.settings import Settings
@@ -39,11 +39,11 @@ class StandIn:
     """Answers calls as it is told; by default as a Redis in which everything is well."""
 
     def __init__(self) -> None:
-        self.calls: list[Command] = []
-        self.answer: Callable[[Command], Any] = self.well
+        self.calls: list[ScriptCall] = []
+        self.answer: Callable[[ScriptCall], Any] = self.well
         self._lock = threading.Lock()
 
-    def run(self, command: Command, patience: float | None = None) -> Any:
+    def run(self, command: ScriptCall, patience: float | None = None) -> Any:
         with self._lock:
             self.calls.append(command)
             answer = self.answer(command)
@@ -51,7 +51,7 @@ class StandIn:
             raise answer
         return answer
 
-    def well(self, command: Command) -> Reply:
+    def well(self, command: ScriptCall) -> Reply:
         match command:
             case Renew():
                 held = [{"state": "held", "wanted": "0"} for _ in command.report["parts"]]

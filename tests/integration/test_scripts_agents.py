@@ -293,7 +293,7 @@ def test_a_goodbye_clears_who_the_nodes_agent_is_and_nothing_else(world: World, 
     assert "node:n9" not in world.dump()
 
 
-def refused(world: World, command: wire.Command[Any]) -> bool:
+def refused(world: World, command: wire.ScriptCall[Any]) -> bool:
     """Whether a command is an error that leaves nothing behind, no event either."""
     before, events = world.dump(), world.events()
     with pytest.raises(ResponseError):

@@ -14,7 +14,7 @@ from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.scripts import OVERLAY, Scripts, connect
 from tests.support.world import Member, World, ready
 
-CALLS = [command.script for command in wire.COMMANDS if command not in (wire.Status, wire.AskWanted)]
+CALLS = [command.script for command in wire.SCRIPT_CALLS if command not in (wire.Status, wire.AskWanted)]
 FENCE = 1_800_000_000_000 * 1024
 
 

@@ -23,12 +23,12 @@ def holder(world: World) -> Member:
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in wire.COMMANDS if kind not in (wire.Status, wire.AskWanted)]
+    "kind", [kind for kind in wire.SCRIPT_CALLS if kind not in (wire.Status, wire.AskWanted)]
 )
 def test_whatever_changes_something_notices_a_new_epoch(
-    world: World, holder: Member, kind: type[wire.Command]
+    world: World, holder: Member, kind: type[wire.ScriptCall]
 ) -> None:
-    commands: tuple[wire.Command, ...] = (
+    commands: tuple[wire.ScriptCall, ...] = (
         holder.acquire_command(),
         wire.Renew("x", "x", "p", 1, 1, {"parts": []}),
         wire.Yield("x", "main", 1, "0"),
@@ -133,7 +133,7 @@ def back(world: World, holder: Member) -> Member:
     return waiter
 
 
-def told(world: World, command: wire.Command, epoch: int) -> wire.Reply:
+def told(world: World, command: wire.ScriptCall, epoch: int) -> wire.Reply:
     """A call of somebody who knows of this epoch."""
     argv = command.argv()
     return command.reply.decode(world.scripts.call(command.script, argv, f"{world.scripts.run_id}/{epoch}"))

@@ -270,7 +270,7 @@ def test_full_memory_still_expires(full: World) -> None:
 # ---------------------------------------------------------------- other versions
 
 
-def commands(member: Member) -> list[wire.Command]:
+def commands(member: Member) -> list[wire.ScriptCall]:
     return [
         member.acquire_command(k=1, slices=("a",)),
         member.renew_command({"parts": []}),

@@ -38,8 +38,8 @@ async def test_replies_come_in_the_order_of_the_calls(store: AsyncStore, server:
     await store.open()
     got: list[Any] = []
     for name in "abc":
-        store.call(Declare(name, {}), got.append)
-    store.call(Status(), got.append)
+        store.send(Declare(name, {}), got.append)
+    store.send(Status(), got.append)
     await wait_until_async(lambda: len(got) == 4)
     assert [reply.outcome for reply in got] == ["OK"] * 4
     assert sorted(one["name"] for one in got[3].picture["slices"]) == ["a", "b", "c"]
@@ -52,7 +52,7 @@ async def test_one_call_can_be_waited_for(store: AsyncStore) -> None:
 
 async def test_without_a_connection_a_call_is_refused_at_once(store: AsyncStore) -> None:
     got: list[Any] = []
-    store.call(Status(), got.append)
+    store.send(Status(), got.append)
     assert isinstance(got[0], StoreUnavailable)
 
 
@@ -63,7 +63,7 @@ async def test_an_error_of_a_script_reaches_its_own_call(
         client.rpush(Keys(pool).slices, "no set")
     got: list[Any] = []
     await store.open()
-    store.call(Status(), got.append)
+    store.send(Status(), got.append)
     await wait_until_async(lambda: got)
     assert isinstance(got[0], StoreError)
     assert "WRONGTYPE" in str(got[0])
@@ -101,7 +101,7 @@ async def test_a_connection_that_breaks_leaves_its_calls_undecided(
         proxy.fault(fault, script_call("status"))
         got: list[Any] = []
         for _ in range(3):
-            store.call(Status(), got.append)
+            store.send(Status(), got.append)
         await wait_until_async(lambda: len(got) == 3)
         assert all(isinstance(reply, StoreTimeout) for reply in got)
         assert not store.is_open
@@ -132,7 +132,7 @@ async def reached(store: AsyncStore) -> bool:
 async def test_closing_leaves_calls_undecided_and_no_timer(store: AsyncStore) -> None:
     await store.open()
     got: list[Any] = []
-    store.call(Status(), got.append)
+    store.send(Status(), got.append)
     await store.aclose()
     assert isinstance(got[0], StoreTimeout)
     await store.aclose()
@@ -197,7 +197,7 @@ async def test_several_refusals_in_one_chunk_end_the_connection_once(store: Asyn
     got: list[Any] = []
     await store.open()
     for _ in range(3):
-        store.call(Status(), got.append)
+        store.send(Status(), got.append)
     line = store._link
     assert line is not None
     line.data_received(f"-{refusal} not now\r\n".encode() * 3)

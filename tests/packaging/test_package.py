@@ -53,9 +53,9 @@ def test_every_script_loads(installed: Installed) -> None:
     code = """
 from slicelock import scripts, wire
 assert scripts.lua_root().name == "_lua", scripts.lua_root()
-print(*(scripts.load(command.script).sha for command in wire.COMMANDS))
+print(*(scripts.load(command.script).sha for command in wire.SCRIPT_CALLS))
 """
-    assert len(set(installed.python(code).split())) == len(wire.COMMANDS)
+    assert len(set(installed.python(code).split())) == len(wire.SCRIPT_CALLS)
 
 
 def test_importing_it_brings_in_nothing_heavy(installed: Installed) -> None:

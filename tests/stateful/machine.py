@@ -24,7 +24,7 @@ HOUR_MS, FAR_MS = 3_600_000, 3 * DAY
 Wish = tuple[tuple[str, ...], int]
 
 
-def caller(command: wire.Command) -> str:
+def caller(command: wire.ScriptCall) -> str:
     """Which process or node says this; empty: an operator, or somebody who does not tell."""
     match command:
         case wire.Acquire() | wire.Renew() | wire.Register():
@@ -53,8 +53,8 @@ class Base(RuleBasedStateMachine):
         }
         self.plans: dict[tuple[str, str, int], Wish] = {}
         self.marks: list[tuple[Backup, Reference]] = []
-        self.last: wire.Command | None = None
-        self.late: list[tuple[wire.Command, int]] = []
+        self.last: wire.ScriptCall | None = None
+        self.late: list[tuple[wire.ScriptCall, int]] = []
         self.epochs: dict[str, int] = {}  # by process or node: the highest that it was told
         self.hold_next = False
         self.launches = 0
@@ -81,7 +81,7 @@ class Base(RuleBasedStateMachine):
     def members(self) -> list[Member]:
         return [one for process in self.processes for one in process.turns.values()]
 
-    def call(self, command: wire.Command, lost: bool = False) -> Any:
+    def call(self, command: wire.ScriptCall, lost: bool = False) -> Any:
         """The reply, or None when it or the call itself got lost."""
         who = caller(command)
         told = self.epochs.get(who, 0)

@@ -29,7 +29,7 @@ class Pair:
         self._floor: dict[str, int] = {}
         self._states: dict[str, RequestState] = {}
 
-    def run(self, command: wire.Command, told: int = 0) -> wire.Reply:
+    def run(self, command: wire.ScriptCall, told: int = 0) -> wire.Reply:
         """Run a command on both, of a caller that was told this epoch, and compare the answers and what is
         stored afterwards."""
         reply = self.scripts.run(command, told)

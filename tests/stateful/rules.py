@@ -14,7 +14,7 @@ from tests.stateful.state import DAY, FIRST_BEAT, FORGET_RUN, MAX_RETRY, Block, 
 class Reference(Renewals):
     """A pool that commands can be run on."""
 
-    def run(self, command: wire.Command, raw: int, life: str, told: int) -> Answer:
+    def run(self, command: wire.ScriptCall, raw: int, life: str, told: int) -> Answer:
         """What the script answers: `outcome`, and what matters of the rest."""
         self.begin(raw, life, told)
         answer = getattr(self, f"run_{command.script}")(command)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.protocol import Ledger, Part, Who, Wish
 from slicelock.wire import RegisterReply
@@ -44,7 +44,7 @@ class Hand:
     call_s: float = 0.0
     now: float = 1000.0
     messages: Callable[[], bool] = lambda: False
-    calls: list[Command] = field(default_factory=list[Command])
+    calls: list[ScriptCall] = field(default_factory=list[ScriptCall])
     waits: list[float] = field(default_factory=list[float])
 
     def drive(self, flow: Flow[Any]) -> Any:
@@ -76,7 +76,7 @@ class Hand:
                 self.now += seconds
                 return False
 
-    def _answer(self, command: Command) -> Any:
+    def _answer(self, command: ScriptCall) -> Any:
         self.calls.append(command)
         self.now += self.call_s
         assert self.answers, f"an unexpected call: {command}"

@@ -31,7 +31,7 @@ def connect(
 
 
 class Scripts:
-    """One pool's scripts, run by name or by `wire.Command`.
+    """One pool's scripts, run by name or by `wire.ScriptCall`.
 
     With `clock=True` the scripts read the clock and run id set here (`advance`, `jump`, `new_run_id`) instead
     of the server's.
@@ -53,7 +53,7 @@ class Scripts:
     def run_id(self) -> str:
         return self._run_id
 
-    def run(self, command: wire.Command, told: int = 0) -> wire.Reply:
+    def run(self, command: wire.ScriptCall, told: int = 0) -> wire.Reply:
         """Run one command; its outcome must be one that `wire` declares. `told`: the highest epoch that the
         caller knows of."""
         life = f"{self.run_id}/{told}" if told else None

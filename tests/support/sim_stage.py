@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slicelock import children
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.local_agent import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.sim import Record
@@ -131,7 +131,7 @@ class Stage:
         """What `status` shows of a slice."""
         return self.run(Status(slice_)).picture["slices"][0]
 
-    def run(self, command: Command[Any]) -> Any:
+    def run(self, command: ScriptCall[Any]) -> Any:
         """One call of a script, as a client makes it."""
         settings = StoreSettings.load(redis_url=self.env["SLICELOCK_REDIS_URL"])
         with closing(Store(settings)) as store:

@@ -25,7 +25,7 @@ class World:
         self.agents: dict[str, Agent] = {}
         self.lives = 1
 
-    def run(self, command: wire.Command) -> Any:
+    def run(self, command: wire.ScriptCall) -> Any:
         return self.scripts.run(command)
 
     def declare(self, name: str, *nodes: str, **settings: object) -> None:

@@ -15,7 +15,7 @@ from slicelock_agent.pulse import Facts, Pulse
 from slicelock_agent.result import Result
 from slicelock_agent.tally import Tally
 
-from slicelock.codec import Command
+from slicelock.codec import ScriptCall
 from slicelock.errors import SchemaMismatch, SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.wire import AskWanted, BeatReply, Results
 from tests.support.rig import Rig
@@ -36,7 +36,7 @@ class Redis:
             raise failure
         self.is_open = True
 
-    def call(self, command: Command[Any], take: Callable[[Any], None]) -> None:
+    def send(self, command: ScriptCall[Any], take: Callable[[Any], None]) -> None:
         said = {"look": command.slice} if isinstance(command, AskWanted) else json.loads(command.argv()[-1])
         self.waiting.append(({"results": said} if isinstance(command, Results) else said, take))
 

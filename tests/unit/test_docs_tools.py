@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slicelock.settings import AgentSettings, Settings
-from slicelock.wire import COMMANDS
+from slicelock.wire import SCRIPT_CALLS
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -54,7 +54,7 @@ def test_a_class_shows_only_its_own_settings(tool: Mapping[str, ModuleType]) -> 
 
 def test_every_script_has_its_section(tool: Mapping[str, ModuleType]) -> None:
     text = tool["docs_lua"].scripts()
-    for command in COMMANDS:
+    for command in SCRIPT_CALLS:
         assert f"## {command.script}\n" in text
         header = tool["docs_lua"].header(command.script)
         assert {word for word, _ in header.outcomes} == command.outcomes

@@ -14,7 +14,7 @@ from slicelock.scripts import lua_root
 
 ARGUMENT = re.compile(r"-- ARGV\[(\d+)\] (\w+) \((.+)\)")
 OUTCOME = re.compile(r"-- ([A-Z][A-Z_]+)\b[ :](.+)")
-BY_SCRIPT = pytest.mark.parametrize("command", wire.COMMANDS, ids=lambda command: command.script)
+BY_SCRIPT = pytest.mark.parametrize("command", wire.SCRIPT_CALLS, ids=lambda command: command.script)
 
 
 @dataclass
@@ -47,12 +47,14 @@ def read(path: Path) -> Header:
     return header
 
 
-def path_of(command: type[wire.Command]) -> Path:
+def path_of(command: type[wire.ScriptCall]) -> Path:
     return lua_root() / f"{command.script}.lua"
 
 
-def test_every_script_has_a_command_and_every_command_a_script() -> None:
-    assert {path.stem for path in lua_root().glob("*.lua")} == {command.script for command in wire.COMMANDS}
+def test_every_script_has_a_call_and_every_call_a_script() -> None:
+    assert {path.stem for path in lua_root().glob("*.lua")} == {
+        command.script for command in wire.SCRIPT_CALLS
+    }
 
 
 def test_the_readme_says_of_every_include_where_it_belongs() -> None:
@@ -69,26 +71,26 @@ def test_the_readme_says_of_every_include_where_it_belongs() -> None:
 
 
 @BY_SCRIPT
-def test_begins_with_one_sentence(command: type[wire.Command]) -> None:
+def test_begins_with_one_sentence(command: type[wire.ScriptCall]) -> None:
     sentence = read(path_of(command)).sentence
     assert sentence.endswith(".")
     assert len(sentence) > 20
 
 
 @BY_SCRIPT
-def test_has_one_key(command: type[wire.Command]) -> None:
+def test_has_one_key(command: type[wire.ScriptCall]) -> None:
     assert read(path_of(command)).keys == ["KEYS[1] meta"]
 
 
 @BY_SCRIPT
-def test_arguments_are_those_of_wire_in_order(command: type[wire.Command]) -> None:
+def test_arguments_are_those_of_wire_in_order(command: type[wire.ScriptCall]) -> None:
     header = read(path_of(command))
     assert [number for number, _, _ in header.arguments] == list(range(1, len(header.arguments) + 1))
     assert [name for _, name, _ in header.arguments] == [part.name for part in fields(command)]
 
 
 @BY_SCRIPT
-def test_arguments_name_their_type_or_unit(command: type[wire.Command]) -> None:
+def test_arguments_name_their_type_or_unit(command: type[wire.ScriptCall]) -> None:
     hints = get_type_hints(command)
     for _, name, unit in read(path_of(command)).arguments:
         if name.endswith("_ms"):
@@ -100,19 +102,19 @@ def test_arguments_name_their_type_or_unit(command: type[wire.Command]) -> None:
 
 
 @BY_SCRIPT
-def test_outcomes_are_those_of_wire(command: type[wire.Command]) -> None:
+def test_outcomes_are_those_of_wire(command: type[wire.ScriptCall]) -> None:
     outcomes = read(path_of(command)).outcomes
     assert outcomes.keys() | {"SCHEMA"} == command.outcomes
     assert all(len(meaning.strip()) > 3 for meaning in outcomes.values())
 
 
 @BY_SCRIPT
-def test_says_what_makes_it_idempotent(command: type[wire.Command]) -> None:
+def test_says_what_makes_it_idempotent(command: type[wire.ScriptCall]) -> None:
     assert len(read(path_of(command)).idempotent) > len("-- Idempotent: ") + 10
 
 
 @BY_SCRIPT
-def test_answers_only_with_outcomes_of_wire(command: type[wire.Command]) -> None:
+def test_answers_only_with_outcomes_of_wire(command: type[wire.ScriptCall]) -> None:
     """Every literal `return { 'WORD'` in the script is a declared outcome."""
     text = path_of(command).read_text()
     words = set(re.findall(r"return \{ ?'([A-Z_]+)'", text)) | set(re.findall(r"reply\('([A-Z_]+)'", text))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slicelock import errors
-from slicelock.codec import Command, Reply
+from slicelock.codec import Reply, ScriptCall
 from slicelock.errors import ConfigurationError, StoreError, StoreTimeout, StoreUnavailable
 from slicelock.protocol import Ledger, Part, acquire
 from slicelock.protocol.ledger import Done
@@ -165,8 +165,8 @@ class TestWithdrawal:
         ledger = registered()
         flow = acquire(ledger, part())
         step = next(flow)
-        while getattr(step, "command", None) is None or step.command.script != "acquire":  # type: ignore[union-attr]
-            script = getattr(getattr(step, "command", None), "script", "")
+        while getattr(step, "call", None) is None or step.call.script != "acquire":  # type: ignore[union-attr]
+            script = getattr(getattr(step, "call", None), "script", "")
             step = flow.send(known() if script == "register" else 1.0)
         flow.close()
         assert [call.script for call in ledger.undelivered] == ["cancel"]
@@ -294,7 +294,7 @@ class TestRefusals:
     def test_a_slice_that_stays_unknown_is_an_error_after_a_while(self) -> None:
         unknown = AcquireReply("NO_SUCH_SLICE", slice="a")
 
-        def answer(call: Command) -> Reply:
+        def answer(call: ScriptCall) -> Reply:
             return DONE if isinstance(call, Cancel) else unknown
 
         hand, ledger, error = refused(errors.UnknownSlice, QUEUED, *[answer] * 60)

@@ -57,6 +57,6 @@ def test_the_hash_is_that_of_the_text() -> None:
     assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("command", wire.COMMANDS, ids=lambda command: command.script)
-def test_every_script_renders_completely(command: type[wire.Command]) -> None:
+@pytest.mark.parametrize("command", wire.SCRIPT_CALLS, ids=lambda command: command.script)
+def test_every_script_renders_completely(command: type[wire.ScriptCall]) -> None:
     assert "@include" not in scripts.load(command.script).text

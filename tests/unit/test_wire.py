@@ -45,8 +45,8 @@ def test_another_schema_is_an_error_with_both_versions() -> None:
         wire.BeatReply.decode([b"SCHEMA", b"found", b"7", b"expected", b"1"])
 
 
-@pytest.mark.parametrize("command", wire.COMMANDS, ids=lambda command: command.script)
-def test_every_command_is_complete(command: type[wire.Command]) -> None:
+@pytest.mark.parametrize("command", wire.SCRIPT_CALLS, ids=lambda command: command.script)
+def test_every_command_is_complete(command: type[wire.ScriptCall]) -> None:
     assert {"SCHEMA"} < command.outcomes
     assert command.__doc__
     encodable = {str, int, bool, wire.Words, wire.Json}
