@@ -17,12 +17,11 @@ from slicelock.hooks.moved import Moved
 from slicelock.hooks.torch_offload.device import CudaMachine, Machine
 from slicelock.hooks.torch_offload.fleet import Fleet
 from slicelock.hooks.torch_offload.guard import ClosedModules
-from slicelock.hooks.torch_offload.inventory import ByDevice, Inventory, Load
+from slicelock.hooks.torch_offload.inventory import ByDevice, Found, Inventory, Load
 from slicelock.hooks.torch_offload.layout import DROPPED, Place, room_needed
 from slicelock.hooks.torch_offload.pool import SETTING
 from slicelock.hooks.torch_offload.refusals import refuse_at_a_glance
 from slicelock.hooks.torch_offload.saving import HostCopies, refuse_gathering
-from slicelock.hooks.torch_offload.things import is_optimizer
 from slicelock.hooks.torch_offload.torch_module import load_torch
 from slicelock.hooks.torch_offload.transfer import Mover, moved_bytes
 from slicelock.host_memory import readable
@@ -68,8 +67,7 @@ class TorchOffload:
         self._lock = threading.RLock()
         self._expecting: set[int] = set()  # optimizers whose next step is waited for
         self.last = Moved(0)
-        self._foresee()
-        self._foresee_after_step()
+        self._foresee_after_step(self._foresee())
 
     # ------------------------------------------------------------ the hook
 
@@ -166,6 +164,7 @@ class TorchOffload:
             self._closed.choose(())
             self._undo(failure, list(sides.values()))
             raise
+        self._foresee_after_step(found)
         moved = Moved(moved_bytes(self._all_places()), seconds=time.monotonic() - begun, left=left)
         self._fleet.look_for_others(list(self._places), left)
         return moved
@@ -223,7 +222,6 @@ class TorchOffload:
         moved = Moved(moved_bytes(self._all_places()), seconds=time.monotonic() - begun)
         self._places = {}
         self._closed.choose(())  # nothing is kept alive by it
-        self._foresee_after_step()
         return moved
 
     def _come(self, mover: Mover, places: list[Place], side: ComingSide | None) -> None:
@@ -289,15 +287,17 @@ class TorchOffload:
 
     # ------------------------------------------------------------ pinning ahead of time
 
-    def _foresee(self) -> None:
+    def _foresee(self) -> Found:
         """Have the pools grow for what is there now. Callables are not called for it."""
-        self._fleet.foresee(self._inventory.look(call=False).kept)
+        found = self._inventory.look(call=False)
+        self._fleet.foresee(found.kept)
+        return found
 
-    def _foresee_after_step(self) -> None:
+    def _foresee_after_step(self, found: Found) -> None:
         """Look again after the next step of each optimizer, since its state and the gradients appear then."""
-        for optimizer in self._inventory.things:
+        for optimizer in found.optimizers:
             known = id(optimizer) in self._expecting
-            if not known and is_optimizer(optimizer) and hasattr(optimizer, "register_step_post_hook"):
+            if not known and hasattr(optimizer, "register_step_post_hook"):
                 self._expecting.add(id(optimizer))
                 self._expect_step(optimizer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,11 +18,12 @@ ByDevice = dict[int, list[Place]]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is copied, what is dropped, and the modules that were found."""
+    """What is copied, what is dropped, and the modules and optimizers that were found."""
 
     kept: ByDevice = field(default_factory=dict[int, list[Place]])
     dropped: ByDevice = field(default_factory=dict[int, list[Place]])
     modules: tuple[Any, ...] = ()
+    optimizers: tuple[Any, ...] = ()
 
     def all(self) -> list[Place]:
         """Every place."""
@@ -44,11 +46,14 @@ class Inventory:
         known = {place.storage._cdata for places in kept.values() for place in places}
         dropped = self._places([thing for thing, _ in self.discard], walk)
         left = {index: places for index, found in dropped.items() if (places := _without(found, known))}
-        return Found(kept, left, tuple(walk.modules.values()))
+        return Found(kept, left, tuple(walk.modules.values()), tuple(walk.optimizers.values()))
 
     def modules(self) -> list[Any]:
-        """The modules among the things."""
-        return [one for one in self.things if isinstance(one, self._torch.nn.Module)]
+        """The modules among the things, in containers too."""
+        walk = Walk(self._torch, call=False)
+        for thing in self.things:
+            deque(walk.of(thing), maxlen=0)
+        return list(walk.modules.values())
 
     def with_any(self, modules: Iterable[Any], wanted: Set[int]) -> list[Any]:
         """Those that have a tensor in one of these storages. Not every tensor elsewhere has a storage."""

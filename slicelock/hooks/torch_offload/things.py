@@ -26,6 +26,7 @@ class Walk:
         self._torch, self._call = torch, call
         self._seen: set[int] = set()
         self.modules: dict[int, Any] = {}  # that were come across, by identity
+        self.optimizers: dict[int, Any] = {}
 
     def of(self, thing: Any, name: str = "") -> Iterator[Named]:
         """The tensors of one thing. ConfigurationError for what can have none, and for what belongs to a
@@ -73,6 +74,7 @@ class Walk:
 
     def _optimizer(self, optimizer: Any, name: str) -> Iterator[Named]:
         refuse_managed_optimizer(optimizer)
+        self.optimizers[id(optimizer)] = optimizer
         yield from self._inside(optimizer.param_groups, f"{name}.param_groups")
         yield from self._inside(optimizer.state, f"{name}.state")
 

@@ -293,6 +293,7 @@ def test_a_state_dict_needs_to_know_whose(offload: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"There are 2 modules.*state_dict\(model\)"):
         offload(model, torch.nn.Linear(1, 1)).state_dict()
     assert set(offload(model, torch.nn.Linear(1, 1)).state_dict(model)) == {"weight", "bias"}
+    assert set(offload({"model": model, "other": torch.ones(1)}).state_dict()) == {"weight", "bias"}
 
 
 def test_what_was_discarded_cannot_be_saved(offload: Any) -> None:
@@ -317,10 +318,11 @@ def test_the_pool_is_made_ahead_and_grows_with_the_model(offload: Any) -> None:
     assert hook.pool_bytes == 2 * BLOCK
 
 
-def test_the_pool_grows_when_an_optimizer_has_made_its_state(offload: Any) -> None:
+@pytest.mark.parametrize("given", [lambda *things: things, lambda *things: [{"all": things}]])
+def test_the_pool_grows_when_an_optimizer_has_made_its_state(offload: Any, given: Any) -> None:
     parameter = torch.nn.Parameter(torch.ones(BLOCK // 4 - 128))
     optimizer = torch.optim.AdamW([parameter])
-    hook = offload(parameter, optimizer)
+    hook = offload(*given(parameter, optimizer))
     assert hook.prepare(10)
     assert hook.pool_bytes == BLOCK
     parameter.grad = torch.ones_like(parameter)
