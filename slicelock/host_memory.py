@@ -12,6 +12,8 @@ RESERVE, RESERVE_SHARE = 8 * GIB, 0.10
 machine.
 """
 SMALL_MACHINE_SHARE = 0.25
+LAST = GIB
+"""What stays free even where somebody has said that the reserve may be used."""
 ACCOUNTS = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -110,13 +112,16 @@ def refusal_by_groups(needed: Mapping[Path, int], promised: Mapping[Path, int] |
     return ""
 
 
-def refusal_by_machine(nbytes: int, promised: int = 0, machine: tuple[int, int] | None = None) -> str:
+def refusal_by_machine(
+    nbytes: int, promised: int = 0, machine: tuple[int, int] | None = None, *, reserve: int | None = None
+) -> str:
     """Why the machine cannot give so many bytes more, with the numbers; empty when it can.
 
-    `machine`: what `available` has told of it. `promised`: as for control groups.
+    `machine`: what `available` has told of it. `promised`: as for control groups. `reserve`: what is kept of
+    the reserve, at most; None: all of it.
     """
     total, free = machine or available()
-    reserve = reserve_of(total)
+    reserve = reserve_of(total) if reserve is None else min(reserve, reserve_of(total))
     left = free - promised - reserve
     if nbytes > left:
         return (
@@ -126,11 +131,10 @@ def refusal_by_machine(nbytes: int, promised: int = 0, machine: tuple[int, int] 
     return ""
 
 
-def refusal_here(nbytes: int) -> str:
-    """Why the control groups of this process do not allow so many bytes more; empty when they do."""
-    return refusal_by_groups(dict.fromkeys(groups_of("self"), nbytes))
+def refusal(nbytes: int, reserve: int | None = None) -> str:
+    """Why this process cannot have so many bytes more, with the numbers; empty when it can.
 
-
-def refusal(nbytes: int) -> str:
-    """Why this process cannot have so many bytes more, with the numbers; empty when it can."""
-    return refusal_by_machine(nbytes) or refusal_here(nbytes)
+    `reserve`: as for `refusal_by_machine`.
+    """
+    by_machine = refusal_by_machine(nbytes, reserve=reserve)
+    return by_machine or refusal_by_groups(dict.fromkeys(groups_of("self"), nbytes))

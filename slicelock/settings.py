@@ -205,7 +205,7 @@ class Settings(StoreSettings, LogSettings):
     `lease`."""
     host_pool: Annotated[ByteSize, Field(gt=0)] | None = None
     """The most host memory that this process pins for its offloaded tensors, for example `64GiB`. Default:
-    what the machine can give, less a reserve of 8 GiB or a tenth."""
+    what the machine can give, less a reserve of 8 GiB or a tenth, which a limit may use up."""
 
     no_nccl: bool = False
     """Says that this process has no NCCL group whenever it has yielded, so that the driver may save it

@@ -73,7 +73,7 @@ class Fleet:
         if left and assigned:
             log.warning(
                 "%s of tensors do not fit into the host pool (%s) and stay on the device for the next way to "
-                "move them; raise %s",
+                "move them; raise %s or the memory there is",
                 readable(left),
                 self.reasons or "it is full",
                 SETTING,

@@ -42,8 +42,7 @@ class Pinner(Protocol):
 class Allowance:
     """How much host memory all pools of this process may pin together.
 
-    With a `limit` in bytes, that much, as long as no control group forbids it; without one, what the machine
-    can give, less its reserve.
+    What the machine and its control groups can give; without a `limit` in bytes, less the machine's reserve.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -69,7 +68,7 @@ class Allowance:
             return host_memory.refusal(nbytes)
         if self._used + nbytes > self.limit:
             return f"{SETTING} is {readable(self.limit)}"
-        return host_memory.refusal_here(nbytes)
+        return host_memory.refusal(nbytes, host_memory.LAST)
 
 
 def block_for(limit: int | None) -> int:

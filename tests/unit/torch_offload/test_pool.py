@@ -145,6 +145,14 @@ def test_without_a_limit_the_machine_decides(monkeypatch: pytest.MonkeyPatch) ->
     assert why in allowance.take(3 << 30)
 
 
+def test_a_limit_above_what_the_machine_has_takes_no_more_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "available", lambda: (100 << 30, 12 << 30))
+    allowance = Allowance(1 << 40)
+    assert not allowance.take(11 << 30)
+    why = "12.00 GiB are needed, 11.00 GiB can be given (12.00 GiB available, 1.00 GiB kept in reserve)"
+    assert why in allowance.take(12 << 30)
+
+
 def test_a_control_group_forbids_more_even_under_the_limit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
