@@ -25,6 +25,7 @@ from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import group_refusal, host_bytes, totals_of
 from slicelock_agent.backends.cuda.saved_runs import Saved
 from slicelock_agent.nvml import Gpu, Gpus, Health, Nvml
+from slicelock_agent.processes import FIRST_NAMESPACE, namespace_of
 
 OK, WARNING, CRITICAL = Severity
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -57,6 +58,7 @@ def look(settings: AgentSettings, gpus: Gpus) -> Iterator[Finding]:
         yield _failed("GPUs", failure)
         return
     yield from _driver(settings)
+    yield _namespace()
     for gpu in found:
         yield from _gpu(gpu, gpus)
     sizes, saved = _sizes(found, gpus), saved_runs(settings)
@@ -75,6 +77,19 @@ def _driver(settings: AgentSettings) -> Iterator[Finding]:
         yield _advised("driver checkpoint", WARNING, one)
     if not why:
         yield Finding("driver checkpoint", OK, "processes of other users can be saved and restored from here")
+
+
+def _namespace() -> Finding:
+    """Whether every process can be seen, whatever container it is in."""
+    if namespace_of("self") == FIRST_NAMESPACE:
+        return Finding("pid namespace", OK, "the machine's own: every process can be seen")
+    return Finding(
+        "pid namespace",
+        WARNING,
+        "not the machine's own: processes of other containers cannot be seen, nor who uses the GPUs",
+        "Run the agent in the machine's own (pid: host; in Kubernetes: hostPID), or all jobs beside it.",
+        "Runs that the agent does not see are refused.",
+    )
 
 
 async def _calls(settings: AgentSettings) -> str:

@@ -169,13 +169,13 @@ class Station:
             what = f"its process {one.identity.pid}"
             if one.found.presence is Presence.UNSEEN:
                 return (
-                    f"{what} cannot be seen from here (another pid namespace); run the agent in the "
-                    "machine's own (in Kubernetes: hostPID), or give the run hooks"
+                    f"{what} cannot be seen from here (another pid namespace), hooks or not; run the agent "
+                    "in the machine's own (pid: host; in Kubernetes: hostPID)"
                 )
             if one.found.presence is Presence.DENIED:
                 return (
-                    f"{what} is of a user that this agent may not touch; name that user in "
-                    "SLICELOCK_ALLOW_UIDS, or give the run hooks"
+                    f"{what} is of a user that this agent may not touch, hooks or not; name that user in "
+                    "SLICELOCK_ALLOW_UIDS"
                 )
         return ""
 

@@ -10,6 +10,7 @@ from slicelock_agent.backends.cuda.discovery import Process, identified
 from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.check import look
 from slicelock_agent.nvml import Gpu
+from slicelock_agent.processes import FIRST_NAMESPACE
 
 from slicelock.errors import BackendUnavailable
 from slicelock.findings import Finding
@@ -57,6 +58,24 @@ def test_gpus_are_named_and_who_uses_them(world: World, settings: AgentSettings)
     assert "client of MPS" in found["no run"].found
     assert "4.00 GiB on GPUs, 0 MiB saved" in found["host memory"].found
     assert "driver checkpoint" in found
+
+
+@pytest.mark.parametrize(
+    ("namespace", "severity", "words"),
+    [(FIRST_NAMESPACE, "ok", "every process can be seen"), (7, "warning", "other containers cannot be seen")],
+)
+def test_an_agent_that_does_not_see_all_processes_is_told(
+    world: World,
+    settings: AgentSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    namespace: int,
+    severity: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr("slicelock_agent.check.namespace_of", lambda pid: namespace)
+    found = by_check(look(settings, FakeGpus(world)))["pid namespace"]
+    assert (found.severity, words in found.found) == (severity, True)
+    assert ("hostPID" in found.remedy) == (severity != "ok")
 
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500", "SLICELOCK_JOB": "r"}

@@ -311,7 +311,10 @@ async def test_clients_of_mps_are_refused(rig: GpuRig) -> None:
 
 @pytest.mark.parametrize(
     ("presence", "words"),
-    [(Presence.UNSEEN, "another pid namespace"), (Presence.DENIED, "SLICELOCK_ALLOW_UIDS")],
+    [
+        (Presence.UNSEEN, "another pid namespace), hooks or not; run the agent in the machine's own"),
+        (Presence.DENIED, "hooks or not; name that user in SLICELOCK_ALLOW_UIDS"),
+    ],
 )
 async def test_processes_that_cannot_be_reached_are_told(rig: GpuRig, presence: Presence, words: str) -> None:
     hidden = RunProcess(ProcessIdentity("b", 1, 77, 1), Found(presence))
@@ -320,7 +323,9 @@ async def test_processes_that_cannot_be_reached_are_told(rig: GpuRig, presence: 
     rig.registry.hook_runs.add("a")
     assert (await rig.turn("a", 20)).outcome == "READY"
     rig.registry.hook_runs.clear()
-    assert words in (await rig.turn("b", 30)).reason
+    reason = (await rig.turn("b", 30)).reason
+    assert words in reason
+    assert "give the run hooks" not in reason
     assert rig.states() == {"a": "loaded"}
 
 
