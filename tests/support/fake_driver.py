@@ -205,6 +205,8 @@ class FakeDriver:
         proc = world["procs"].get(str(pid))
         if fault.get("die"):
             os.kill(pid, 9)
+            while alive(pid):  # it is told as dead when it is
+                time.sleep(0.001)
             return 1, None
         if "hog" in fault:
             hog, mem = fault["hog"]
