@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -145,15 +145,29 @@ class Station:
         ways = wanted.ways or self.ways
         if self.accelerator.exclusive:
             return ""
-        subject = self.subject(run, wanted.fence)
         hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
         if "cuda" not in ways or (hooked and not self.empties(wanted)):
-            here = [self.slices[name] for name in self.slices if self.registry.moves_itself(run, name)]
-            devices = dict.fromkeys(chain(self.devices, *here))
-            return self.accelerator.objection(replace(subject, devices=tuple(devices)), hooked=True)
+            moved = [name for name in self.slices if self.registry.moves_itself(run, name)]
+            return self._astray(run, wanted, moved)
+        subject = self.subject(run, wanted.fence)
         if reason := self.accelerator.objection(subject) or self._host_lacks(subject):
             return f"it could not be evicted from here: {reason}"
         return ""
+
+    def astray(self, run: str, wanted: Wanted) -> str:
+        """Why a run with hooks that has been here must not come back: by now it has shown which devices it
+        uses, and some are of slices that are none of its own. Who saves a run from outside looks for himself.
+        """
+        if self.accelerator.exclusive or not self.registry.moves_itself(run, self.name):
+            return ""
+        own = {name for one in self.registry.processes(run) for name in one.slices}
+        return self._astray(run, wanted, [name for name in self.slices if name in own])
+
+    def _astray(self, run: str, wanted: Wanted, names: Iterable[str]) -> str:
+        """Which process of a run is on devices of slices that are neither this one nor among these."""
+        devices = dict.fromkeys(chain(self.devices, *(self.slices[name] for name in names)))
+        subject = replace(self.subject(run, wanted.fence), devices=tuple(devices))
+        return self.accelerator.objection(subject, hooked=True)
 
     def _host_lacks(self, subject: Subject) -> str:
         """Why what a new run is known to have on the devices could not be kept here."""

@@ -63,6 +63,8 @@ class Switcher:
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
         self._reloads: Counter[str] = Counter()
         """How often in a row each run's hooks have failed to reload."""
+        self._looked_at: set[str] = set()
+        """Runs that have been looked at when they came back to devices that they still had."""
 
     # ------------------------------------------------------------ what is wanted, and what is shown
 
@@ -141,7 +143,7 @@ class Switcher:
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
         run = self.wanted.run
         try:
-            if run not in self.at.page.stays and (reason := self.at.objection(run, self.wanted)):
+            if reason := self._objection(run):
                 return self._fail(Step.REFUSE, run, reason)
             self._let_in(gone)
         except ValueError as failure:
@@ -152,6 +154,16 @@ class Switcher:
         else:
             self._reloads.pop(run, None)
             self._say("READY", run)
+
+    def _objection(self, run: str) -> str:
+        """Why a run must not be let in. One that still has its devices is looked at once: that is quick."""
+        if run not in self.at.page.stays:
+            self._looked_at.discard(run)
+            return self.at.objection(run, self.wanted)
+        reason = "" if run in self._looked_at else self.at.astray(run, self.wanted)
+        if not reason:
+            self._looked_at.add(run)
+        return reason
 
     def _let_in(self, gone: tuple[str, ...] = ()) -> None:
         """The fence goes into the journal before the run gets to the devices."""
@@ -228,6 +240,8 @@ class Switcher:
             case Step.WIPE:
                 log.warning("slice %s: wiping what was written outside any turn", self.at.name)
                 await self.at.accelerator.wipe(self.at.devices)
+            case Step.EVICT | Step.RESTORE | Step.RELOAD if why := self._astray():
+                self._fail(Step.REFUSE, self.wanted.run, why)
             case Step.EVICT:
                 await self._evict(action)
             case Step.RESTORE | Step.RELOAD | Step.ADMIT if why := await self._lacks_room(action):
@@ -240,6 +254,11 @@ class Switcher:
                 await self._admit(action.run)
             case _:
                 self._fail(action.step, action.run, action.reason)
+
+    def _astray(self) -> str:
+        """Why the wanted run must not come back, if it has been here."""
+        run = self.wanted.run
+        return self.at.astray(run, self.wanted) if run in self.at.page.stays else ""
 
     async def _admit(self, run: str) -> None:
         """Let a run in; one that the page does not know only after it has been looked at."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +170,56 @@ async def test_hooks_that_could_not_free_the_gpu_need_no_room(rig: GpuRig) -> No
 
 
 # ---------------------------------------------------------------- GPUs of other slices
+
+
+@pytest.fixture
+async def two_gpus(tmp_path: Path) -> AsyncIterator[tuple[GpuRig, str]]:
+    """A rig, and a second GPU that another slice of this machine has."""
+    second = f"GPU-{tmp_path.name}"  # its lock file is in a folder that all tests share
+    async with GpuRig(tmp_path, gpus={GPU: SIZE, second: SIZE}) as rig:
+        locks = DeviceLocks()
+        locks.take(rig.accelerator, [second], "pool p, slice samplers")
+        rig.switcher.at = replace(rig.switcher.at, slices={"s": (GPU,), "samplers": (second,)})
+        yield rig, second
+        locks.close()
+        rig.accelerator.lock_file(second).unlink()
+
+
+@pytest.mark.parametrize("contended", [True, False])
+async def test_a_run_that_shows_in_its_turn_that_it_uses_such_a_gpu_does_not_come_back(
+    two_gpus: tuple[GpuRig, str], contended: bool
+) -> None:
+    rig, second = two_gpus
+    with processes(1) as [pid]:
+        await hooked(rig, pid, 0, 0)
+        rig.hooks.on_offload = lambda run: rig.world.change(pid, mem={second: GIB})
+        rig.world.change(pid, mem={second: 30 * GIB})
+        if contended:
+            assert (await rig.turn("b", 20)).outcome == "READY"
+        result = await rig.turn("a", 30)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "refused", "a")
+        words = f"process {pid} uses GPU 1 ({second}), which is not of slice s; start it with CUDA_VISIBLE_"
+        assert result.reason.startswith(words)
+        assert [what for what, *_ in rig.hooks.calls] == (["offload"] if contended else [])
+        assert (await rig.turn("b", 40)).outcome == "READY"
+        rig.world.change(pid, mem={})
+        assert (await rig.turn("a", 50)).outcome == "READY"
+
+
+async def test_a_run_that_takes_part_in_the_other_slice_comes_back(
+    two_gpus: tuple[GpuRig, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, second = two_gpus
+    with processes(1) as [pid]:
+        await hooked(rig, pid, 10 * GIB, GIB)
+        rig.world.change(pid, mem={GPU: 10 * GIB, second: 30 * GIB})
+        found = rig.registry.processes
+        monkeypatch.setattr(
+            rig.registry,
+            "processes",
+            lambda run: [replace(one, slices=("s", "samplers")) for one in found(run)],
+        )
+        assert (await rig.turn("a", 20)).outcome == "READY"
 
 
 @pytest.mark.parametrize("ways", [("hooks", "cuda"), ("hooks",), ("kill",)])
