@@ -26,6 +26,9 @@ class Gpu:
     silent: str = ""
 
 
+VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU; a whole GPU that is passed through is none
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
     """What decides whether a GPU's processes can be saved. None: it cannot be told."""
@@ -34,6 +37,7 @@ class Health:
     mig: bool | None = None
     persistence: bool | None = None
     mps: bool = False
+    vgpu: bool = False
     pcie: str = ""
 
 
@@ -91,6 +95,7 @@ class Nvml:
             mig=self._maybe(lambda: self._ask("nvmlDeviceGetMigMode", uuid)[0] == 1, absent=False),
             persistence=self._maybe(lambda: self._ask("nvmlDeviceGetPersistenceMode", uuid) == 1),
             mps=bool(self._maybe(lambda: self._ask("nvmlDeviceGetMPSComputeRunningProcesses", uuid))),
+            vgpu=self._maybe(lambda: self._ask("nvmlDeviceGetVirtualizationMode", uuid)) == VGPU,
             pcie=self._maybe(lambda: self._link(uuid)) or "",
         )
 

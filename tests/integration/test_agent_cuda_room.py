@@ -259,6 +259,7 @@ async def refused(rig: GpuRig, words: str, **facts: Any) -> None:
         ({"driver": "550.54.15"}, "driver 550.54.15 cannot save processes yet; install 580"),
         ({"mig": True}, "MIG"),
         ({"mps": True}, "MPS"),
+        ({"vgpu": True}, "is a vGPU, which cannot be saved; use a whole GPU"),
         ({"persistence": False}, "nvidia-smi -pm 1"),
     ],
 )

@@ -49,6 +49,7 @@ class Library:
             "nvmlDeviceGetMigMode": [0, 0],
             "nvmlDeviceGetPersistenceMode": 1,
             "nvmlDeviceGetMPSComputeRunningProcesses": [],
+            "nvmlDeviceGetVirtualizationMode": lambda handle: handle + 1,
             "nvmlDeviceGetCurrPcieLinkGeneration": 5,
             "nvmlDeviceGetMaxPcieLinkGeneration": 5,
             "nvmlDeviceGetCurrPcieLinkWidth": 16,
@@ -77,6 +78,7 @@ def test_everything_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus.users("GPU-0") == {7: 40, 8: None, 9: None}
     assert gpus.busy("GPU-0") == 93
     assert gpus.health("GPU-0") == Health("580.1", mig=False, persistence=True, pcie="PCIe 5 of 5 x16")
+    assert gpus.health("GPU-1").vgpu
 
 
 def test_what_a_gpu_does_not_know_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ def of_gpu(uuid: str, health: Health, machine: str = "") -> Iterator[str]:
         yield f"driver {health.driver} cannot save processes on this platform (aarch64); install 595 or later"
     if health.mig:
         yield f"{uuid} is in MIG mode, whose instances cannot be restored; turn it off (nvidia-smi -mig 0)"
+    if health.vgpu:
+        yield f"{uuid} is a vGPU, which cannot be saved; use a whole GPU (passthrough)"
     if health.mps:
         yield "MPS clients cannot be saved; stop it (echo quit | nvidia-cuda-mps-control)"
     if health.persistence is False:
