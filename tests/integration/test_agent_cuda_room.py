@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import ProcessIdentity
 from tests.support.fake_driver import GIB, FakeGpus
 from tests.support.gpu_rig import GPU, OTHER, SIZE, GpuRig, processes
-from tests.support.wait import wait_until_async
+from tests.support.wait import wait_until, wait_until_async
 
 
 @pytest.fixture(autouse=True)
@@ -308,6 +310,24 @@ async def test_clients_of_mps_are_refused(rig: GpuRig) -> None:
     with processes(1, CUDA_MPS_PIPE_DIRECTORY="/tmp/mps") as pids:
         rig.has("a", pids)
         await refused(rig, "is a client of MPS")
+
+
+async def test_so_are_those_that_will_find_mps_where_it_usually_is(
+    rig: GpuRig, one: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slicelock_agent.backends.cuda.preflight.MPS_FOLDER", str(tmp_path / "mps")[1:])
+    (tmp_path / "mps").mkdir()
+    rig.has("a", one)
+    assert (await rig.turn("a", 5)).outcome == "READY"  # nobody serves there any more
+    rig.page.drop("a")
+    daemon = tmp_path / "nvidia-cuda-mps-control"
+    daemon.symlink_to(str(which("sleep")))
+    with subprocess.Popen([daemon, "600"]) as running:
+        try:
+            wait_until(lambda: Path(f"/proc/{running.pid}/comm").read_text() == "nvidia-cuda-mps\n")
+            await refused(rig, "will be a client of MPS, which cannot be saved; stop it (echo quit")
+        finally:
+            running.kill()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
@@ -16,6 +17,9 @@ from slicelock_agent.nvml import Health
 OLDEST, OLDEST_ARM = (575, 57, 8), (595,)
 CAP_SYS_PTRACE = 19
 MPS_VARIABLES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+NO_MPS = "stop it (echo quit | nvidia-cuda-mps-control)"
+MPS_FOLDER, MPS_PROGRAM = "tmp/nvidia-mps", "nvidia-cuda-mps"  # as far as /proc tells its name
+"""Where a process finds MPS that is not told otherwise, and who must run for that."""
 MANAGED_MAP = 64 << 20
 """A CUDA process maps a few MiB of managed memory's device for the driver's own use; more is the job's."""
 
@@ -37,7 +41,7 @@ def of_gpu(uuid: str, health: Health, machine: str = "") -> Iterator[str]:
     if health.vgpu:
         yield f"{uuid} is a vGPU, which cannot be saved; use a whole GPU (passthrough)"
     if health.mps:
-        yield "MPS clients cannot be saved; stop it (echo quit | nvidia-cuda-mps-control)"
+        yield f"MPS clients cannot be saved; {NO_MPS}"
     if health.persistence is False:
         yield "persistence mode is off, so that a restore would fail; turn it on (nvidia-smi -pm 1)"
 
@@ -93,7 +97,22 @@ def _mps(processes: Sequence[Process], devices: Sequence[str]) -> str:
     for one in processes:
         if set(MPS_VARIABLES) & set(environment(one.pid)):
             return f"{one} is a client of MPS, which cannot be saved; start it without {MPS_VARIABLES[0]}"
+        if _finds_mps(one.pid):
+            return f"{one} will be a client of MPS, which cannot be saved; {NO_MPS}"
     return ""
+
+
+def _finds_mps(pid: int) -> bool:
+    """Whether the process will find MPS; False where that cannot be seen."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/root", MPS_FOLDER).exists() and any(map(_is_mps, Path("/proc").iterdir()))
+    return False
+
+
+def _is_mps(process: Path) -> bool:
+    with suppress(OSError):
+        return process.name.isdigit() and (process / "comm").read_text().strip() == MPS_PROGRAM
+    return False
 
 
 def _managed(processes: Sequence[Process], devices: Sequence[str]) -> str:
