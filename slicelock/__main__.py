@@ -1,5 +1,6 @@
 """The program `slicelock`, also as `python -m slicelock`. Imports nothing before Ctrl-C is looked after."""
 
+import gc
 import sys
 
 
@@ -13,6 +14,8 @@ def main() -> int:
         return run()
     except KeyboardInterrupt:
         return 130
+    finally:
+        gc.freeze()  # all goes with the process; to look for garbage in it first takes 40 ms
 
 
 if __name__ == "__main__":

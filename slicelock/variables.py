@@ -37,7 +37,7 @@ class Variables(BaseSettings):
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
+        defer_build=True,  # most programs read one kind only
         hide_input_in_errors=True,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from docs_markdown import code, sections, table
 
-from slicelock.cli.app import app
+from slicelock.cli.app import everything
 
 ROOT = Path(__file__).resolve().parent.parent
 HIDDEN = ("help", "debug", "install_completion", "show_completion")  # `--debug` is everywhere
@@ -21,7 +21,7 @@ HIDDEN = ("help", "debug", "install_completion", "show_completion")  # `--debug`
 
 def commands() -> str:
     """Every command, each after its group."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(everything())
     return sections(part for path, command in walk("slicelock", root) for part in section(path, command))
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Annotated, Any, cast
 
 import typer
@@ -19,11 +19,24 @@ from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 from slicelock.output import UNREAD, OutputLost
 
-ORDER = (
-    *("demo", "up", "status", "top", "events", "report", "timeline", "run", "revoke", "slice"),
-    *("doctor", "exporter", "bench"),
-    "version",
-)
+HOMES = {
+    "demo": "demo",
+    "up": "up",
+    "status": "status",
+    "top": "top",
+    "events": "events",
+    "report": "report",
+    "timeline": "timeline",
+    "run": "run",
+    "revoke": "status",
+    "slice": "drain",  # the last of the modules that add to the group
+    "doctor": "doctor",
+    "exporter": "exporter",
+    "bench": "bench",
+    "version": "app",
+}
+"""Where each command is, from the first that one needs to the last. A program imports only the one that it is
+asked for: all of them take as long to import as everything else."""
 
 
 def _no_type(ctx: object) -> None:
@@ -94,7 +107,7 @@ class _Ordered(_Group):
     """Lists the commands from the first that one needs to the last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+        return sorted(super().list_commands(ctx), key=list(HOMES).index)
 
 
 class Commands(typer.Typer):
@@ -118,6 +131,22 @@ app = Commands(
 )
 
 
+def everything() -> Commands:
+    """The command line with all its commands."""
+    for home in HOMES.values():
+        import_module(f"slicelock.cli.{home}")
+    return app
+
+
+def _asked(arguments: Sequence[str]) -> Commands:
+    """The command line with the command that is asked for, or with all of them: for help, and for words that
+    are none's."""
+    if not arguments or arguments[0] not in HOMES:
+        return everything()
+    import_module(f"slicelock.cli.{HOMES[arguments[0]]}")
+    return app
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code (`failures.ExitCode`, or the command's own for `run`).
 
@@ -134,7 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _call(arguments: Sequence[str] | None) -> int:
     try:
-        result = app(args=arguments, prog_name="slicelock", standalone_mode=False)
+        asked = _asked(sys.argv[1:] if arguments is None else arguments)
+        result = asked(args=arguments, prog_name="slicelock", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
         return _report(error)
     return result if isinstance(result, int) else ExitCode.DONE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from slicelock.cli.app import ORDER, app
+from slicelock.cli.app import HOMES, everything
 from slicelock.cli.failures import ExitCode
 from tests.cli.conftest import Call
 
@@ -24,7 +24,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield from commands(command, (*path, name))
 
 
-EVERY = dict(commands(typer.main.get_command(app)))
+EVERY = dict(commands(typer.main.get_command(everything())))
 
 
 @pytest.mark.parametrize("path", EVERY, ids=" ".join)
@@ -64,7 +64,29 @@ def test_no_name_of_python_shows_as_what_an_option_takes(call: Call) -> None:
 
 
 def test_the_commands_are_those_that_are_listed() -> None:
-    assert {path[0] for path in EVERY} == set(ORDER)
+    assert {path[0] for path in EVERY} == set(HOMES)
+
+
+def test_a_program_finds_its_command_where_it_looks() -> None:
+    for (name, *_), command in EVERY.items():
+        if name not in ("slice", "bench"):
+            assert command.callback.__module__ == f"slicelock.cli.{HOMES[name]}"
+
+
+@pytest.mark.parametrize("group", ["slice", "bench"])
+def test_a_program_imports_the_commands_that_it_is_asked_for_and_no_others(group: str) -> None:
+    look = "import sys, slicelock.cli as c; c.main([sys.argv[1], '--help']); print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", look, group],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "160"},
+    )
+    *shown, modules = ended.stdout.splitlines()
+    listed = {words[1] for line in shown if len(words := line.split()) > 1 and words[0] == "│"}
+    assert listed >= {path[1] for path in EVERY if path[0] == group and len(path) > 1}
+    assert {"slicelock.cli.top", "slicelock.cli.doctor", "slicelock.client"}.isdisjoint(modules.split())
 
 
 def test_what_can_be_read_can_be_read_by_programs() -> None:

@@ -15,7 +15,7 @@ import typer
 import typer.main
 
 from slicelock.cli import main
-from slicelock.cli.app import app
+from slicelock.cli.app import everything
 from tests.support.acl_server import MARK, ROOT, Guarded
 from tests.support.wait import wait_until
 
@@ -159,7 +159,7 @@ def test_no_error_repeats_it(asker: str, what: str, tmp_path: Path) -> None:
 
 
 def commands() -> Iterator[list[str]]:
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(everything())
     yield []
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         yield [name]

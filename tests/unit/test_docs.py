@@ -19,7 +19,7 @@ from rich.console import Console
 
 import slicelock
 from slicelock import errors, settings, states
-from slicelock.cli.app import app
+from slicelock.cli.app import everything
 from slicelock.cli.failures import ExitCode
 from slicelock.demo.jobs import JobFacts
 from slicelock.demo.report import Report
@@ -224,7 +224,7 @@ LINES = [pytest.param(words, id=f"{block}: {' '.join(words)}") for block, words 
 
 @pytest.mark.parametrize("words", LINES)
 def test_the_command_line_takes_every_command_that_is_shown(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(everything())
     path = "slicelock"
     while hasattr(command, "get_command"):
         context = command.make_context(path, [], resilient_parsing=True)

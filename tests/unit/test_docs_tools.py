@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from slicelock.settings import AgentSettings, Settings
+from slicelock.settings import AgentSettings, LogSettings, Settings, SimSettings, StoreSettings
+from slicelock.variables import Variables
 from slicelock.wire import SCRIPT_CALLS
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -50,6 +51,13 @@ def test_a_class_shows_only_its_own_settings(tool: Mapping[str, ModuleType]) -> 
     assert "| `SLICELOCK_FALLBACK` | `hooks,cuda` |" in text
     assert "| `SLICELOCK_BEAT` | `1` | > 0, ≤ 10 |" in text
     assert "SLICELOCK_SIM_DIR" not in text
+
+
+@pytest.mark.parametrize("kind", [StoreSettings, LogSettings, Settings, SimSettings, AgentSettings])
+def test_every_setting_has_its_reference_text(tool: Mapping[str, ModuleType], kind: type[Variables]) -> None:
+    texts = tool["docs_settings"].meanings(kind)
+    assert texts.keys() >= tool["docs_settings"].own_fields(kind).keys()
+    assert all(texts.values())
 
 
 def test_every_script_has_its_section(tool: Mapping[str, ModuleType]) -> None:

@@ -186,11 +186,6 @@ def test_a_password_shows_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.url() == "redis://user:hunter2@host/0"
 
 
-@pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
-def test_every_setting_has_its_reference_text(kind: type[StoreSettings]) -> None:
-    assert all(field.description for field in kind.model_fields.values())
-
-
 def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s3cret\n")
     given = StoreSettings.load(redis_password_file=tmp_path / "secret")
