@@ -226,7 +226,7 @@ def waiter_killed(fleet: Fleet, dice: Random) -> None:
 @fault("holder and its agent killed together")
 def both_killed(fleet: Fleet, dice: Random) -> None:
     actor = _doomed(fleet, dice, "computing")
-    number = int(actor.told[-1]["slice"].removeprefix("s"))
+    number = int(actor.job.told[-1]["slice"].removeprefix("s"))
     _kill_agent(fleet, number)
     fleet.replace(actor)
     fleet.restart_agent(number)
@@ -277,7 +277,7 @@ def _kill_agent(fleet: Fleet, number: int) -> None:
 def _doomed(fleet: Fleet, dice: Random, doing: str) -> Actor:
     """A job that may be killed, and that is doing this now."""
     choices = wait_until(
-        lambda: [actor for actor in fleet.doomed if actor.doing == doing], 60, f"a job is {doing}"
+        lambda: [actor for actor in fleet.doomed if actor.job.doing == doing], 60, f"a job is {doing}"
     )
     return dice.choice(choices)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -31,29 +30,10 @@ DISK_BYTES = 4 << 20  # what an agent's journal may take up
 
 @dataclass
 class Actor:
-    """One job's process, and what it has told since it was last looked at."""
+    """One job's process, and whether it is to last."""
 
     job: Job
     kept: bool
-    told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    _offset: int = 0
-
-    def listen(self) -> list[dict[str, Any]]:
-        """What is new."""
-        with self.job.said.open("rb") as file:
-            file.seek(self._offset)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        news = [json.loads(line) for line in whole.splitlines()]
-        self.told += news
-        return news
-
-    @property
-    def doing(self) -> str:
-        """Its last event; empty before the first."""
-        self.listen()
-        return self.told[-1]["event"] if self.told else ""
 
     @property
     def alive(self) -> bool:
@@ -143,7 +123,7 @@ class Fleet:
     def news(self) -> Iterator[tuple[Actor, dict[str, Any]]]:
         """What all jobs have told since the last call."""
         for actor in self.actors:
-            for event in actor.listen():
+            for event in actor.job.listen():
                 yield actor, event
 
     def record(self, slice_: str) -> Record:
@@ -167,9 +147,8 @@ class Fleet:
             try:
                 wait_until(lambda a=actor: not a.alive, FINISH_S, f"{actor.job.run} finishes")
             except AssertionError:
-                wrong.append(
-                    f"{actor.job.run} was not served within {FINISH_S:g} s of the end; it was {actor.doing}"
-                )
+                job = actor.job
+                wrong.append(f"{job.run} was not served within {FINISH_S:g} s of the end; it was {job.doing}")
                 continue
             wrong += _mistakes(actor)
         return wrong
@@ -209,8 +188,7 @@ class Fleet:
 def _mistakes(actor: Actor) -> list[str]:
     """What is wrong with the result of a job that has ended by itself."""
     run = actor.job.run
-    actor.listen()
-    if actor.job.process.returncode or actor.doing != "done":
+    if actor.job.process.returncode or actor.job.doing != "done":
         return [f"{run} failed: {actor.job.errors.read_text()[-800:]}"]
-    done = actor.told[-1]
+    done = actor.job.told[-1]
     return [] if done["results"] == expected(actor.job.plan, done["taken"]) else [f"{run} computed garbage"]

@@ -17,6 +17,7 @@ from slicelock.codec import ScriptCall
 from slicelock.local_agent import LocalAgent
 from slicelock.settings import StoreSettings
 from slicelock.sim import Record
+from slicelock.sim.record import RecordReader
 from slicelock.store.sync import Store
 from slicelock.wire import Status
 from tests.support.sim_job import Plan, expected
@@ -33,6 +34,8 @@ class Job:
         self.plan, self.run = plan, run
         self.said = folder / f"{run}.{plan.member}.{len(list(folder.glob('*.out')))}.out"
         self.errors = self.said.with_suffix(".err")
+        self.told, self._offset = list[dict[str, Any]](), 0
+        self._of_kind: dict[str, list[dict[str, Any]]] = {}
         with self.said.open("wb") as out, self.errors.open("wb") as err:
             self.process = children.start(
                 [sys.executable, "-m", "tests.support.sim_job", plan.text()],
@@ -43,18 +46,29 @@ class Job:
                 stderr=err,
             )
 
-    def events(self, kind: str = "") -> list[dict[str, Any]]:
-        """What it has told, in order; only whole lines."""
-        text = self.said.read_text()
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        events = [json.loads(line) for line in lines]
-        return [event for event in events if not kind or event["event"] == kind]
+    def listen(self) -> list[dict[str, Any]]:
+        """What it has told since the last call; only whole lines."""
+        with self.said.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        news = [json.loads(line) for line in whole.splitlines()]
+        self.told += news
+        for event in news:
+            self._of_kind.setdefault(event["event"], []).append(event)
+        return news
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """What it has told of this kind, in order."""
+        self.listen()
+        return self._of_kind.get(kind, [])[:]
 
     @property
     def doing(self) -> str:
         """Its last event; empty before the first."""
-        events = self.events()
-        return events[-1]["event"] if events else ""
+        self.listen()
+        return self.told[-1]["event"] if self.told else ""
 
     def wait_for(self, kind: str, count: int = 1, timeout: float = FINISH_S) -> dict[str, Any]:
         """Its `count`-th event of this kind."""
@@ -103,6 +117,7 @@ class Stage:
             "SLICELOCK_POLL": "0.5",
         }
         self.jobs: list[Job] = []
+        self._records = {slice_: RecordReader(self._record_of(slice_)) for slice_ in self.devices}
         self._agents = ExitStack()
         self.agent: LocalAgent | None = None
 
@@ -124,8 +139,10 @@ class Stage:
 
     def record(self, slice_: str = "s0") -> Record:
         """What the device of a slice has recorded."""
-        name = self.devices[slice_].removeprefix("sim:")
-        return Record.load(self.folder / "sim" / f"{name}.record.jsonl")
+        return self._records[slice_].read()
+
+    def _record_of(self, slice_: str) -> Path:
+        return self.folder / "sim" / f"{self.devices[slice_].removeprefix('sim:')}.record.jsonl"
 
     def picture(self, slice_: str = "s0") -> dict[str, Any]:
         """What `status` shows of a slice."""
