@@ -13,11 +13,10 @@ from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.metrics import check_installed
-from slicelock.model import Picture
 from slicelock.settings import AgentSettings
 from slicelock.store import AsyncStore, AsyncSubscription, PrimaryWatch
-from slicelock.wire import Beat, Status
-from slicelock_agent import backends, clocked, exchanges, loading
+from slicelock.wire import Beat
+from slicelock_agent import backends, clocked, exchanges, taking_over
 from slicelock_agent.advocate import Advocate
 from slicelock_agent.backends.base import Accelerator, BackendContext
 from slicelock_agent.declaring import Declarer
@@ -28,7 +27,7 @@ from slicelock_agent.journal import Journal
 from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.processes import Finder
 from slicelock_agent.pulse import Facts, Pulse
-from slicelock_agent.registry import Registry, Run
+from slicelock_agent.registry import Registry
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import cancelled, supervised
 from slicelock_agent.switcher import Switcher
@@ -89,7 +88,7 @@ class Agent:
             await self._declarer.declare(name)
         await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         if journal.blank:
-            await self._recall()
+            await self._take_up_reports()
             journal.begun()
         await self._hints.open()
         for name, switcher in self._pulse.switchers.items():
@@ -167,22 +166,12 @@ class Agent:
             pulse.switchers[name] = Switcher(station, pulse.tell, pulse.wake)
         serve()
 
-    async def _recall(self) -> None:
-        """Without a journal: look up what this node's last agent has told of its slices. What is true of the
-        runs is to be found out.
-        """
-        registry, switchers = self._registry, self._pulse.switchers
+    async def _take_up_reports(self) -> None:
+        """Without a journal: go by what this node's last agent has told, as far as it is found to be true."""
+        registry, facts = self._registry, self._pulse.facts
         assert registry is not None
-        reply = await reached(lambda: self._store.run(Status("", 0)))
-        nodes = Picture.of(self._settings.pool, reply.picture).nodes
-        told = [node.reports for node in nodes if node.name == self._settings.node]
-        reports = {name: report for one in told for name, report in one.items() if name in switchers}
-        for run in [run for report in reports.values() for run in loading.told(report, "saved", "loaded")]:
-            registry.runs.setdefault(run, Run(run))
-        known = self._pulse.facts.beat({"known": registry.known(())})
-        registry.learn((await reached(lambda: self._store.run(known))).runs)
-        for name, report in reports.items():
-            loading.recall(switchers[name].at, report)
+        stations = {name: switcher.at for name, switcher in self._pulse.switchers.items()}
+        await taking_over.take_up_reports(self._store, self._settings, registry, stations, facts.beat)
 
     def _tally(self) -> tuple[Tally, Callable[[], None]]:
         """What counts what happens, and what serves that once there is something to tell."""

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 from slicelock.errors import AgentError
-from slicelock.keys import NAME
 from slicelock.states import RunState
+from slicelock_agent import taking_over
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.exchanges import Layout
-from slicelock_agent.processes import Presence
-from slicelock_agent.reconcile import DAY_OF_FENCES, Stay, whole_number
+from slicelock_agent.reconcile import Stay
 from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
-
-log = logging.getLogger("slicelock_agent")
 
 ATTEMPTS = 2
 """One repetition, where an observation says that nothing was destroyed."""
@@ -65,69 +58,6 @@ async def release(at: Station, run: str, fence: int, brought: Outcome) -> Outcom
     at.page.put(replace(stay, state=RunState.LOADED, image=""))
     await _forget_image(at, stay)
     return brought
-
-
-def told(report: Mapping[str, object], *lists: str) -> list[str]:
-    """The runs in these lists of an agent's report, as Redis has it; what is no name is left out."""
-    found = [cast(list[object], report[one]) for one in lists if isinstance(report.get(one), list)]
-    return [run for runs in found for run in map(str, runs) if NAME.fullmatch(run)]
-
-
-def recall(at: Station, report: Mapping[str, object]) -> None:
-    """Without a journal: what the last agent has told of the slice. Its highest fence holds, unless it lies
-    in the far future. Its runs are to be found out, those of which a process is known on this node, alive or
-    ended, and which were loaded or have something saved under their names. Devices that tell whose state
-    they have know better what is loaded.
-    """
-    try:
-        top = whole_number(report.get("top", 0))
-    except ValueError:
-        top = 0
-    at.page.adopt(top if top <= time.time() * 1_024_000 + DAY_OF_FENCES else 0)
-    by_fence = sorted(at.accelerator.images(at.name), key=lambda image: (len(image), image))
-    saved = {image.rpartition("@")[0]: image for image in by_fence}
-    loaded = told(report, "loaded")
-    runs = {run: saved.get(run, "") for run in [*loaded, *told(report, "saved")] if _was_here(at, run)}
-    if at.accelerator.exclusive:
-        loaded = [at.accelerator.found(at.devices)[0]]
-        runs = {**dict.fromkeys(filter(None, loaded), ""), **runs}
-    for run, image in runs.items():
-        if image or run in loaded:
-            at.page.put(Stay(run, RunState.UNKNOWN, at.registry.offloaded(run, at.name), image))
-
-
-def _was_here(at: Station, run: str) -> bool:
-    """Whether a process of the run is known on this node, alive or ended."""
-    known = at.registry.runs.get(run)
-    presences = {one.found.presence for one in known.processes.values()} if known else set[Presence]()
-    return bool(presences - {Presence.ELSEWHERE, Presence.OTHERS})
-
-
-async def take_over(at: Station, run: str, fence: int) -> str:
-    """Before a run is let in that the page does not know: an agent whose journal is gone may have locked or
-    saved it, or told its hooks to offload. Lets what is only locked go on; puts what is saved on the page, to
-    be found out and brought back.
-
-    Why neither can be done now; empty when one has been, or nothing was to be done.
-    """
-    if at.moved_elsewhere(run):
-        return ""
-    subject, hooked = at.subject(run, fence, f"{run}@{fence}"), at.registry.offloaded(run, at.name)
-    deadline, why = at.deadline(subject), ""
-    match await at.accelerator.strays(subject, deadline):
-        case Truth.SAVED | Truth.PARTIAL | Truth.FAILED as truth:
-            log.warning("run %s is %s, and the journal does not know of it: it is taken over", run, truth)
-            at.page.put(Stay(run, RunState.UNKNOWN, hooked, subject.image))
-            return ""
-        case Truth.UNKNOWN:
-            return "the driver does not tell whether it is saved; is one of its processes stopped?"
-        case Truth.LOADED:
-            why = (await at.accelerator.unlock(subject, deadline)).reason
-        case _:
-            pass
-    if hooked and not why:
-        at.page.put(Stay(run, RunState.LOADED, hooked))
-    return why
 
 
 async def send_back(at: Station, run: str, fence: int) -> None:
@@ -193,7 +123,7 @@ async def find_out(at: Station, run: str) -> None:
     """
     stay = at.page.stays[run]
     if stay.state is RunState.UNKNOWN and not stay.image:  # all that is known is what another agent has told
-        if why := await take_over(at, run, at.page.top):
+        if why := await taking_over.take_over(at, run, at.page.top):
             raise AgentError(f"Nobody can tell where the state of run {run} is: {why}.")
         stay = at.page.stays[run]
         if stay.image:

@@ -194,7 +194,7 @@ class Station:
         return ""
 
     def may_be_saved(self, run: str) -> bool:
-        """Whether a run may be saved although the page does not know it: see `loading.take_over`."""
+        """Whether a run may be saved although the page does not know it: see `taking_over.take_over`."""
         possible = not self.accelerator.exclusive or self.registry.offloaded(run, self.name)
         return possible and run not in self.page.stays
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from slicelock.errors import SlicelockError
 from slicelock.logs import LogLine
 from slicelock.states import RunState, SliceState
-from slicelock_agent import arrival, loading
+from slicelock_agent import arrival, loading, taking_over
 from slicelock_agent.eviction import Eviction
 from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
@@ -264,7 +264,7 @@ class Switcher:
         """Let a run in; one that the page does not know only after it has been looked at."""
         if self.at.may_be_saved(run):
             turn = self.wanted.turn
-            why = await loading.take_over(self.at, run, turn.fence)
+            why = await taking_over.take_over(self.at, run, turn.fence)
             if self.wanted.turn != turn or run in self.at.page.stays:
                 return  # what to do is decided anew
             if why:
