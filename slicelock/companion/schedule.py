@@ -47,7 +47,7 @@ class Schedule:
             retry.at = -math.inf
         self.beat_at = -math.inf
 
-    def answer(self, now: float) -> None:
+    def at_once(self, now: float) -> None:
         """There is something to tell: a heartbeat now, unless Redis does not answer anyway."""
         if not self.beat.failures:
             self.beat_at = now

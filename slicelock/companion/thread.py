@@ -37,7 +37,7 @@ class Companion:
         self.ledger = ledger
         self.on_ready: list[Waker] = []  # woken once the messages are subscribed
         self._ledgers = {each.who.run: each for each in (ledger, *others)}
-        self.hooks = HookRunner(self.answer)
+        self.hooks = HookRunner(self.send_answers)
         self._store, self._timeout = store, settings.store_timeout
         keys = Keys(settings.pool)
         channels = [keys.run_channel(run) for run in self._ledgers]
@@ -80,7 +80,7 @@ class Companion:
         self._hurried = True
         self._subscription.wake()
 
-    def answer(self) -> None:
+    def send_answers(self) -> None:
         """Send a heartbeat now: a hook has ended, and an agent waits to hear of it."""
         self._answering = True
         self._subscription.wake()
@@ -263,7 +263,7 @@ class Companion:
             self._schedule.hurry(time.monotonic())
         if self._answering:
             self._answering = False
-            self._schedule.answer(time.monotonic())
+            self._schedule.at_once(time.monotonic())
         if not self._schedule.beat_due(sent := time.monotonic()):
             return
         sending = beat(self.ledger, list(self.hooks.answers.values()))

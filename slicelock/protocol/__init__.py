@@ -1,4 +1,8 @@
-"""The turn protocol without I/O: flows of steps, and what a process knows of its own turns."""
+"""The turn protocol without I/O: flows of steps, and what a process knows of its own turns.
+
+`ledger` is that knowledge: a part for each turn that is asked for or held. `asking` gets a turn, `heartbeat`
+keeps it, `ending` gives it back. `refusals` says what an answer means in errors, `notes` in log lines.
+"""
 
 from slicelock.protocol.asking import acquire, register
 from slicelock.protocol.ending import abandon, end_dropped, farewell, give_back

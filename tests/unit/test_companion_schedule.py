@@ -34,11 +34,11 @@ def test_messages_hurry_it_but_not_without_pause() -> None:
 def test_an_answer_goes_out_at_once_but_not_while_redis_does_not_answer() -> None:
     schedule = Schedule(5.0)
     schedule.beaten(100.0, soon=False)
-    schedule.answer(100.001)
+    schedule.at_once(100.001)
     assert schedule.beat_due(100.001)
     schedule.missed(101.0)
     due = schedule.beat_at
-    schedule.answer(101.0)
+    schedule.at_once(101.0)
     assert schedule.beat_at == due > 101.0
 
 
