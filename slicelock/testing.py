@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from slicelock.companion import close_all
 from slicelock.embedded import EmbeddedServer
-from slicelock.model import Picture, SliceView
+from slicelock.picture import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Declare, Revoke, Status

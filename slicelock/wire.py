@@ -327,7 +327,7 @@ class Drain(ScriptCall[DrainReply]):
 
 @dataclass(frozen=True, slots=True)
 class StatusReply(Reply):
-    """`picture`: see `model.Picture`."""
+    """`picture`: see `picture.Picture`."""
 
     picture: Json = field(default_factory=dict[str, Any])
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreError
-from slicelock.model import SENSELESS_REMEDY, Picture, SliceView
+from slicelock.picture import SENSELESS_REMEDY, Picture, SliceView
 from slicelock.wire import Declare, DeclareReply, Status
 from slicelock_agent.store import Runner
 

@@ -7,7 +7,7 @@ import json
 
 from slicelock.errors import SlicelockError
 from slicelock.exits import ExitCode, exit_code, told
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import AgentSettings
 from slicelock.store import AsyncStore
 from slicelock.wire import Status

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from slicelock.keys import NAME
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
 from slicelock.wire import Beat, Status

@@ -13,7 +13,7 @@ import redis
 from slicelock.bench.figures import Goal, Spread
 from slicelock.embedded import EmbeddedServer
 from slicelock.events import Event
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.tui.app import take, undisturbed, view_of

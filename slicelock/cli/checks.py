@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from slicelock.events import Event
 from slicelock.findings import Finding, Severity, finding
-from slicelock.model import SENSELESS_REMEDY, NodeView, Picture, SliceView
+from slicelock.picture import SENSELESS_REMEDY, NodeView, Picture, SliceView
 from slicelock.settings import Settings
 from slicelock.words import count, duration
 

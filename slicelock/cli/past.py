@@ -10,7 +10,7 @@ from slicelock.cli.since import since_ms
 from slicelock.history import History
 from slicelock.history.bulk import in_bulk
 from slicelock.history.report import Report, report
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.store import EventReader
 
 

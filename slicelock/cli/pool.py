@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from slicelock.cli.failures import Refused
-from slicelock.model import SENSELESS_REMEDY, Picture
+from slicelock.picture import SENSELESS_REMEDY, Picture
 from slicelock.settings import StoreSettings
 from slicelock.store.sync import Store
 from slicelock.wire import Status

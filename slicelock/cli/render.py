@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from slicelock.model import SENSELESS_REMEDY, NodeView, Picture, RequestView, SliceView
+from slicelock.picture import SENSELESS_REMEDY, NodeView, Picture, RequestView, SliceView
 from slicelock.words import duration
 
 SHOWN_WAITERS = 3

@@ -13,7 +13,7 @@ from slicelock.cli.app import Commands, app
 from slicelock.cli.console import say, show, show_json
 from slicelock.cli.failures import Refused
 from slicelock.cli.pool import connected, look, refused, unknown
-from slicelock.model import SENSELESS_REMEDY, SliceView
+from slicelock.picture import SENSELESS_REMEDY, SliceView
 from slicelock.wire import Declare, DeclareReply, Forget
 
 group = Commands(help="Declare, forget and list slices.", epilog="Example: slicelock slice list")

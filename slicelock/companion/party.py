@@ -27,7 +27,7 @@ from slicelock.companion.thread import Companion
 from slicelock.errors import SlicelockError, StoreTimeout, TurnError
 from slicelock.flow import Call
 from slicelock.loops import running_loop
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
 from slicelock.settings import Mode, Settings
 from slicelock.store import AsyncStore, Epochs, Store

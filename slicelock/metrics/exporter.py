@@ -15,7 +15,7 @@ from slicelock.metrics.leases import Leases
 from slicelock.metrics.pool import PoolCollector
 from slicelock.metrics.serving import MetricsServer
 from slicelock.metrics.stream import MOST, StreamMetrics
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import EventReader, PrimaryWatch
 from slicelock.store.sync import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.states import SliceState
 
 

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from slicelock.errors import SlicelockError
 from slicelock.metrics.families import Capped, Family, Kind
-from slicelock.model import NodeView, Picture, SliceView
+from slicelock.picture import NodeView, Picture, SliceView
 from slicelock.states import SliceState
 
 BLOCKS = ("silent", "evict", "fence", "drain")

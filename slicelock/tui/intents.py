@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slicelock.model import SliceView
+from slicelock.picture import SliceView
 from slicelock.words import count
 
 

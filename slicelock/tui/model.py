@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from slicelock.events import Event
-from slicelock.model import Picture, RequestView, SliceView
+from slicelock.picture import Picture, RequestView, SliceView
 from slicelock.tui.intents import (
     Intent,
     Question,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from slicelock.events import Event
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.tui.model import View
 
 PLACE = "redis:6379"

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreError
 from slicelock.events import Event
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import EventReader, PrimaryWatch, Store
 from slicelock.store.probe import may_write

@@ -11,7 +11,7 @@ from statistics import median
 from slicelock.events import Event
 from slicelock.history import Block, History, SliceHistory, Switch, Turn, strip
 from slicelock.history.sweep import Window
-from slicelock.model import Picture, RequestView, SliceView
+from slicelock.picture import Picture, RequestView, SliceView
 
 KEPT_MS = 15 * 60_000
 FORGET_MS = 30_000  # between two times that what is past is dropped

@@ -23,7 +23,7 @@ from slicelock.metrics import serving
 from slicelock.metrics.exporter import Exporter
 from slicelock.metrics.leases import Leases
 from slicelock.metrics.stream import StreamMetrics
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare

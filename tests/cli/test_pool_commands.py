@@ -45,6 +45,18 @@ def ask(store: Store) -> Callable[..., str]:
     return made
 
 
+def be_quicker(monkeypatch: pytest.MonkeyPatch, other: ScriptCall) -> None:
+    """Just before a command runs a script, somebody else runs the same one, as `other` says."""
+    run = Store.run
+
+    def late(store: Store, call: ScriptCall, *rest: Any) -> Any:
+        if isinstance(call, type(other)):
+            run(store, other)
+        return run(store, call, *rest)
+
+    monkeypatch.setattr(Store, "run", late)
+
+
 def test_an_empty_pool(call: Call) -> None:
     assert "has no slices" in call("status").out
     assert json.loads(call("status", "--json").out)["slices"] == []
@@ -84,14 +96,7 @@ def test_nodes_that_come_at_the_last_moment_are_not_taken_away(
 ) -> None:
     """An agent declares the slice just before the operator's script runs: the script decides."""
     call("slice", "declare", "web")
-    run = Store.run
-
-    def late(store: Store, command: ScriptCall, *rest: Any) -> Any:
-        if isinstance(command, Declare):
-            run(store, Declare("web", {"gpu1": ["0"]}))
-        return run(store, command, *rest)
-
-    monkeypatch.setattr(Store, "run", late)
+    be_quicker(monkeypatch, Declare("web", {"gpu1": ["0"]}))
     ended = call("slice", "declare", "web")
     assert ended.code == ExitCode.OTHER and "it has nodes (gpu1: 0)" in ended.complaint
     assert json.loads(call("slice", "list", "--json").out)["slices"][0]["nodes"] == {"gpu1": ["0"]}
@@ -202,14 +207,7 @@ def test_who_lets_a_slice_go_on_is_told_what_the_script_has_done(
 ) -> None:
     """Another operator drains it at the last moment."""
     call("slice", "declare", "lic")
-    run = Store.run
-
-    def late(store: Store, command: ScriptCall, *rest: Any) -> Any:
-        if isinstance(command, Drain):
-            run(store, Drain("lic", draining=True))
-        return run(store, command, *rest)
-
-    monkeypatch.setattr(Store, "run", late)
+    be_quicker(monkeypatch, Drain("lic", draining=True))
     assert call("slice", "undrain", "lic").complaint == "lic goes on."
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from slicelock.cli import render
 from slicelock.cli.console import show
-from slicelock.model import NodeView, Picture, RequestView, SliceView
+from slicelock.picture import NodeView, Picture, RequestView, SliceView
 
 HOLDER = RequestView(
     id="r1/main/3",

@@ -17,7 +17,7 @@ import pytest
 
 from slicelock.cli.child import GuardedCommand
 from slicelock.cli.failures import ExitCode
-from slicelock.model import Picture, SliceView
+from slicelock.picture import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Acquire, Declare, Revoke, Status, Yield

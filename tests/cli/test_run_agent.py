@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slicelock.local_agent import LocalAgent
-from slicelock.model import Picture, SliceView
+from slicelock.picture import Picture, SliceView
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Status

@@ -15,7 +15,7 @@ import pytest
 
 from slicelock.keys import Keys
 from slicelock.local_agent import LocalAgent
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.settings import StoreSettings
 from slicelock.store import Store
 from slicelock.wire import Status

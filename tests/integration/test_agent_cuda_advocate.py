@@ -19,7 +19,7 @@ from slicelock_agent.reconcile import Stay
 from slicelock_agent.registry import Run
 
 from slicelock.embedded import EmbeddedServer
-from slicelock.model import Picture, RequestView
+from slicelock.picture import Picture, RequestView
 from slicelock.settings import AgentSettings
 from slicelock.states import RunState
 from slicelock.store import AsyncStore

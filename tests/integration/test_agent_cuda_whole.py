@@ -18,7 +18,7 @@ from slicelock_agent.host_budget import HostBudget
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import BackendUnavailable
-from slicelock.model import Picture, SliceView
+from slicelock.picture import Picture, SliceView
 from slicelock.settings import AgentSettings
 from slicelock.store import AsyncStore
 from slicelock.wire import Status

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from slicelock import AsyncSlice, AsyncTurn, Slice, Turn
 from slicelock.client.slices import ground_of
 from slicelock.companion import Party, close_all
-from slicelock.model import Picture, RequestView, SliceView
+from slicelock.picture import Picture, RequestView, SliceView
 from slicelock.settings import Settings
 from slicelock.store import Store
 from slicelock.variables import PREFIX

@@ -13,7 +13,7 @@ from typing import Any
 from slicelock import wire
 from slicelock.identity import ProcessIdentity
 from slicelock.local_agent import LocalAgent
-from slicelock.model import SliceView
+from slicelock.picture import SliceView
 from slicelock.sim import Record, SimDevice
 from tests.support.rig import CAPACITY, read_from, settings_in, write_to
 from tests.support.scripts import Scripts

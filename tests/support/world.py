@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from slicelock import wire
 from slicelock.keys import request_id
-from slicelock.model import Picture, SliceView
+from slicelock.picture import Picture, SliceView
 from tests.support.scripts import Backup, Scripts
 from tests.support.stored import record
 from tests.support.wait import wait_until

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from slicelock.model import Picture
+from slicelock.picture import Picture
 from slicelock.tui.intents import DrainSlices, RevokeTurn
 from slicelock.tui.model import Mode, Sort, View
 from slicelock.tui.palette import REMEMBERED, Palette

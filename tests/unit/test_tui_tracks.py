@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slicelock.events import Event
-from slicelock.model import Picture, RequestView, SliceView
+from slicelock.picture import Picture, RequestView, SliceView
 from slicelock.tui.tracks import EVENTS_KEPT, Tracks
 
 T = 1_800_000_000_000

@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from slicelock.events import Event
-from slicelock.model import SliceView
+from slicelock.picture import SliceView
 from slicelock.tui.panels import facts, nodes, strips
 from slicelock.tui.panels.head import window_name
 from slicelock.tui.panels.pen import Pen, cut, joined

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from slicelock.model import RequestView, SliceView
+from slicelock.picture import RequestView, SliceView
 from slicelock.tui.model import View, state_of
 from slicelock.tui.panels.pen import Pen
 from slicelock.words import duration

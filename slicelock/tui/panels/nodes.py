@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from slicelock.model import NodeView, SliceView
+from slicelock.picture import NodeView, SliceView
 from slicelock.tui.panels import facts
 from slicelock.tui.panels.pen import Pen, joined
 from slicelock.tui.panels.scene import Scene

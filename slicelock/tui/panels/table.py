@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from slicelock.model import SliceView
+from slicelock.picture import SliceView
 from slicelock.tui.model import View
 from slicelock.tui.panels import facts, strips
 from slicelock.tui.panels.head import window_name

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slicelock.errors import StoreError
-from slicelock.model import STATES, Picture
+from slicelock.picture import STATES, Picture
 from slicelock.states import SliceState
 
 REQUEST = {
