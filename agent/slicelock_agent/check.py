@@ -59,6 +59,9 @@ def look(settings: AgentSettings, gpus: Gpus) -> Iterator[Finding]:
         return
     yield from _driver(settings)
     yield _namespace()
+    if not found:
+        advice = "Check it with nvidia-smi; in a container, start it with its GPUs."
+        yield Finding("GPUs", CRITICAL, "the driver answers and shows none", advice)
     for gpu in found:
         yield from _gpu(gpu, gpus)
     sizes, saved = _sizes(found, gpus), saved_runs(settings)

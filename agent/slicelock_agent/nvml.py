@@ -173,9 +173,10 @@ def resolve(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[str, ...]:
     known = {**{str(gpu.index): gpu for gpu in gpus}, **{gpu.uuid: gpu for gpu in gpus if gpu.uuid}}
     chosen: list[Gpu] = []
     for name in names:
-        if name != "all" and name not in known:
+        if name not in known and not (name == "all" and gpus):
             have = ", ".join(f"{gpu.index} ({gpu.uuid or 'it does not answer'})" for gpu in gpus) or "none"
-            raise BackendUnavailable(f"There is no GPU {name} here.", advice=f"This machine has {have}.")
+            what = "" if name == "all" else f" {name}"
+            raise BackendUnavailable(f"There is no GPU{what} here.", advice=f"This machine has {have}.")
         chosen += gpus if name == "all" else [known[name]]
     if silent := next((gpu.silent for gpu in chosen if gpu.silent), ""):
         raise BackendUnavailable(silent, advice="Look at it with nvidia-smi, or name the other GPUs only.")

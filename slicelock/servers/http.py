@@ -138,6 +138,8 @@ class HttpClient:
             raise NoAnswer(f"{asked} was not answered within {self.timeout:g} s", arrived=connected) from None
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as failure:
             why = "the connection was closed" if isinstance(failure, EOFError) else str(failure)
+            if not connected:
+                why = f"it cannot be reached ({why}); start the server, or correct its URL"
             raise NoAnswer(f"{asked} failed: {why}", arrived=connected) from None
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

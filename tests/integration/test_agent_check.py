@@ -74,6 +74,12 @@ def test_an_agent_that_does_not_see_all_processes_is_told(
     )
 
 
+def test_a_machine_without_gpus_is_told(settings: AgentSettings, tmp_path: Path) -> None:
+    nothing = World(tmp_path / "nothing.json").create({})
+    found = by_check(look(settings, FakeGpus(nothing)))["GPUs"]
+    assert (found.severity, found.found) == ("critical", "the driver answers and shows none")
+
+
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500", "SLICELOCK_JOB": "r"}
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLICELOCK_JOB": "r"}
 

@@ -154,3 +154,9 @@ def test_names_become_uuids(names: list[str], found: tuple[str, ...]) -> None:
 def test_names_that_are_wrong(names: list[str], words: str) -> None:
     with pytest.raises(BackendUnavailable, match=words):
         nvml.resolve(names, GPUS)
+
+
+@pytest.mark.parametrize(("name", "words"), [("all", "no GPU here"), ("0", "no GPU 0 here")])
+def test_without_a_gpu_nothing_is_served(name: str, words: str) -> None:
+    with pytest.raises(BackendUnavailable, match=f"There is {words}.*This machine has none"):
+        nvml.resolve([name], [])
