@@ -32,7 +32,8 @@ def possible(at: Station, wanted: Wanted) -> bool:
     subject = at.subject(wanted.run, wanted.fence, stay.image)
     if stay.image:
         return not at.accelerator.lacks_room(subject)
-    return stay.hooked and bool(stay.bytes) and not at.accelerator.lacks_room(subject, stay.bytes + MARGIN)
+    share = stay.bytes // len(at.devices)  # it is taken to be spread evenly
+    return stay.hooked and bool(share) and not at.accelerator.lacks_room(subject, share + MARGIN)
 
 
 def exchange_layout(at: Station, wanted: Wanted, leaving: str) -> Layout | None:

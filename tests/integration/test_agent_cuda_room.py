@@ -188,6 +188,26 @@ async def test_a_run_with_hooks_reloads_while_the_other_is_still_being_saved(
     assert [what for what, *_ in rig.hooks.calls] == ["offload", "reload"]
 
 
+async def test_so_does_one_on_two_gpus_if_it_fits_on_each(tmp_path: Path, three: list[int]) -> None:
+    a, b = three[:2]
+    both = (GPU, OTHER)
+    async with GpuRig(tmp_path, devices=both, gpus=dict.fromkeys(both, SIZE)) as rig:
+        rig.has("a", [a])
+        rig.world.change(a, mem=dict.fromkeys(both, 40 * GIB))
+        rig.registry.hook_runs.add("a")
+        rig.hooks.bytes, rig.hooks.on_offload = 80 * GIB, lambda run: rig.world.change(a, mem={})
+        await rig.turn("a", 10)
+        await rig.turn("b", 20)
+        rig.has("b", [b])
+        rig.world.change(b, mem=dict.fromkeys(both, 10 * GIB))
+        rig.world.fault(b, "save", hang=0.3)
+        rig.want("a", 30)
+        await wait_until_async(lambda: rig.world.state(b) == "locked")
+        assert ("reload", "a", 30) in rig.hooks.calls
+        await wait_until_async(lambda: len(rig.results) == 3)
+        assert rig.results[-1].outcome == "READY"
+
+
 # ---------------------------------------------------------------- hooks, then the driver
 
 
