@@ -148,7 +148,7 @@ class Station:
         hooked = "hooks" in ways and self.registry.moves_itself(run, self.name)
         if "cuda" not in ways or (hooked and not self.empties(wanted)):
             moved = [name for name in self.slices if self.registry.moves_itself(run, name)]
-            return self._astray(run, wanted, moved)
+            return self._astray(run, wanted, moved, begun=False)
         subject = self.subject(run, wanted.fence)
         if reason := self.accelerator.objection(subject) or self._host_lacks(subject):
             return f"it could not be evicted from here: {reason}"
@@ -161,13 +161,13 @@ class Station:
         if self.accelerator.exclusive or not self.registry.moves_itself(run, self.name):
             return ""
         own = {name for one in self.registry.processes(run) for name in one.slices}
-        return self._astray(run, wanted, [name for name in self.slices if name in own])
+        return self._astray(run, wanted, [name for name in self.slices if name in own], begun=True)
 
-    def _astray(self, run: str, wanted: Wanted, names: Iterable[str]) -> str:
+    def _astray(self, run: str, wanted: Wanted, names: Iterable[str], *, begun: bool) -> str:
         """Which process of a run is on devices of slices that are neither this one nor among these."""
         devices = dict.fromkeys(chain(self.devices, *(self.slices[name] for name in names)))
         subject = replace(self.subject(run, wanted.fence), devices=tuple(devices))
-        return self.accelerator.objection(subject, hooked=True)
+        return self.accelerator.objection(subject, hooked=True, begun=begun)
 
     def _host_lacks(self, subject: Subject) -> str:
         """Why what a new run is known to have on the devices could not be kept here."""

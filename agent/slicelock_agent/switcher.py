@@ -64,7 +64,7 @@ class Switcher:
         self._reloads: Counter[str] = Counter()
         """How often in a row each run's hooks have failed to reload."""
         self._looked_at: set[str] = set()
-        """Runs that have been looked at when they came back to devices that they still had."""
+        """Runs that have been looked at when they came back for the first time."""
 
     # ------------------------------------------------------------ what is wanted, and what is shown
 
@@ -156,7 +156,9 @@ class Switcher:
             self._say("READY", run)
 
     def _objection(self, run: str) -> str:
-        """Why a run must not be let in. One that still has its devices is looked at once: that is quick."""
+        """Why a run must not be let in. When it comes back it is looked at once more, and then no more: a
+        turn with nothing to move is quick.
+        """
         if run not in self.at.page.stays:
             self._looked_at.discard(run)
             return self.at.objection(run, self.wanted)
@@ -240,8 +242,6 @@ class Switcher:
             case Step.WIPE:
                 log.warning("slice %s: wiping what was written outside any turn", self.at.name)
                 await self.at.accelerator.wipe(self.at.devices)
-            case Step.EVICT | Step.RESTORE | Step.RELOAD if why := self._astray():
-                self._fail(Step.REFUSE, self.wanted.run, why)
             case Step.EVICT:
                 await self._evict(action)
             case Step.RESTORE | Step.RELOAD | Step.ADMIT if why := await self._lacks_room(action):
@@ -254,11 +254,6 @@ class Switcher:
                 await self._admit(action.run)
             case _:
                 self._fail(action.step, action.run, action.reason)
-
-    def _astray(self) -> str:
-        """Why the wanted run must not come back, if it has been here."""
-        run = self.wanted.run
-        return self.at.astray(run, self.wanted) if run in self.at.page.stays else ""
 
     async def _admit(self, run: str) -> None:
         """Let a run in; one that the page does not know only after it has been looked at."""

@@ -189,11 +189,11 @@ class Accelerator(Backend, Protocol):
         """For people: by device, bytes `used` and `total`, and how `busy` it is (percent; None: unknown)."""
         ...
 
-    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False, begun: bool = False) -> str:
         """Why this run could never be moved off these devices from outside, with the remedy; empty: it can.
 
         Asked before a run's first turn. `hooked`: it is not to be moved from outside, and is only kept from
-        devices of other slices.
+        devices of other slices. `begun`: it has had turns, and is not ended for a context there.
         """
         ...
 

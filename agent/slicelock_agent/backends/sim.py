@@ -88,7 +88,7 @@ class SimBackend:
     def _meter(self, device: SimDevice) -> Meter:
         return self._meters.setdefault(device.name, Meter(device))
 
-    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False, begun: bool = False) -> str:
         return ""
 
     def waits(self, pid: int) -> bool:

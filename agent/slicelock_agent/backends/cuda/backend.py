@@ -18,7 +18,7 @@ from slicelock_agent.backends.cuda.census import Census
 from slicelock_agent.backends.cuda.discovery import Process, identified, processes_of, stopped
 from slicelock_agent.backends.cuda.helpers import Helpers
 from slicelock_agent.backends.cuda.host import charged, group_refusal, host_bytes, totals_of
-from slicelock_agent.backends.cuda.memory import DeviceMemory
+from slicelock_agent.backends.cuda.memory import CONTEXT, DeviceMemory
 from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.backends.cuda.stuck import waits_in
 from slicelock_agent.backends.cuda.verbs import Deadline, Patience, Verbs
@@ -111,25 +111,25 @@ class CudaBackend:
             told[uuid] = {"used": used, "total": used + free, "busy": self._gpus.busy(uuid)}
         return told
 
-    def objection(self, subject: Subject, *, hooked: bool = False) -> str:
+    def objection(self, subject: Subject, *, hooked: bool = False, begun: bool = False) -> str:
         processes = self._processes(subject)
         if not processes:
             return ""
         if hooked:
-            return self._elsewhere(processes, subject, served=True)
+            return self._elsewhere(processes, subject, CONTEXT if begun else 0)
         why = next(iter(self.obstacles(subject.devices)), "") or self._never.get(subject.run, "")
         registered = [one for one in processes if one.pid in {target.pid for target in subject.targets}]
         return why or preflight.of_run(registered, subject.devices) or self._elsewhere(processes, subject)
 
-    def _elsewhere(self, processes: Collection[Process], subject: Subject, *, served: bool = False) -> str:
-        """Which process uses another GPU than these; `served`: one that has an agent."""
+    def _elsewhere(self, processes: Collection[Process], subject: Subject, most: int | None = None) -> str:
+        """Which process uses another GPU than these; `most`: more bytes than that of one with an agent."""
         own = {one.pid for one in processes}
         for gpu in self._gpus.all():
             if gpu.uuid in subject.devices or gpu.silent:
                 continue
-            if served and not is_held(self.lock_file(gpu.uuid)):
+            if most is not None and not is_held(self.lock_file(gpu.uuid)):
                 continue
-            if pids := sorted(own & set(self._memory.users(gpu.uuid))):
+            if pids := sorted(own & set(self._memory.users(gpu.uuid, most or 0))):
                 return (
                     f"process {pids[0]} uses GPU {gpu.index} ({gpu.uuid}), which is not of slice "
                     f"{subject.slice}; start it with CUDA_VISIBLE_DEVICES={','.join(subject.devices)}"

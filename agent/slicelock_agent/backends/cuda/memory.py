@@ -47,12 +47,12 @@ class DeviceMemory:
         """Bytes in use on the GPUs together."""
         return sum(self._gpus.memory(uuid)[0] for uuid in devices)
 
-    def users(self, uuid: str) -> Collection[int]:
-        """The pids on a GPU that may be another slice's; none when it does not answer, which is not this
-        slice's trouble.
+    def users(self, uuid: str, most: int = 0) -> Collection[int]:
+        """The pids on a GPU that may be another slice's, or those with more than `most` bytes there; none
+        when it does not answer, which is not this slice's trouble.
         """
         with suppress(BackendUnavailable):
-            return self._seen(uuid)
+            return [pid for pid, size in self._seen(uuid).items() if not most or (size or 0) > most]
         return ()
 
     def _seen(self, uuid: str) -> Mapping[int, int | None]:
