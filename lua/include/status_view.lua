@@ -1,4 +1,4 @@
--- Views for `status`, in JSON; slicelock/model.py reads them. `view` returns facts, and what is in JSON already.
+-- Views for `status`, in JSON; slicelock/picture.py reads them. `view` returns facts, and what is in JSON already.
 local function encode_view(view, ...)
   local facts, more = view(...)
   local text = cjson.encode(facts)
