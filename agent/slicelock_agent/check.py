@@ -173,7 +173,7 @@ def _run(run: str, sizes: Sizes) -> Finding:
     )
     devices = sorted({uuid for size in sizes.values() for uuid in size})
     if why := preflight.of_run(sorted(sizes), devices) or group_refusal(totals):
-        return Finding(check, WARNING, f"{found}: {why}", "Give it hooks, or do as it says.")
+        return Finding(check, WARNING, f"{found}: {why}", "It needs hooks, if it has none, or do as it says.")
     return Finding(check, OK, found)
 
 

@@ -94,6 +94,7 @@ def test_the_rule_for_several_processes_is_looked_at_for_a_whole_run(
         found = by_check(look(settings, FakeGpus(world)))["run r"]
         assert found.severity == "warning"
         assert "cannot restore a run on 2 processes that uses NCCL" in found.found
+        assert found.remedy == "It needs hooks, if it has none, or do as it says."  # doctor cannot see them
         assert all(f"process {pid} (sleep" in found.found for pid in two)
     with processes(2, **launch, **SAFE) as two:
         for pid in two:
