@@ -39,6 +39,26 @@ async def test_n13_too_little_host_memory_is_told_before_the_lock(tmp_path: Path
         assert rig.states() == {"a": "loaded"}
 
 
+async def test_n13_so_is_the_third_run_for_which_there_is_no_room_beside_those_that_are_saved(
+    tmp_path: Path, three: list[int]
+) -> None:
+    def machine() -> tuple[int, int]:
+        with rig.world.open() as world:
+            return 128 * GIB, 110 * GIB - sum(proc["saved"] for proc in world["procs"].values())
+
+    async with GpuRig(tmp_path, budget=HostBudget(machine)) as rig:
+        for fence, (run, pid) in enumerate(zip("abc", three, strict=True), 10):
+            await rig.turn(run, fence)
+            rig.has(run, [pid], 40 * GIB)
+        assert rig.states() == {"a": "saved", "b": "saved", "c": "loaded"}
+        result = await rig.turn("a", 20)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "c")
+        assert "42.00 GiB are needed, 17.20 GiB can be given" in result.reason
+        assert ("lock", three[2]) not in rig.world.log("lock")
+        assert rig.world.states(three) == ["checkpointed", "checkpointed", "running"]
+        assert (await rig.turn("c", 30)).outcome == "READY"
+
+
 async def test_n13_so_is_a_control_group_without_room(
     rig: GpuRig, one: list[int], groups: ControlGroups
 ) -> None:
