@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from slicelock_agent.backends.base import BackendContext
@@ -77,6 +78,13 @@ class Parent:
         self._process.communicate()
 
 
+class PlayedCuda(CudaBackend):
+    """Its GPUs are this test's own: others have some of the same name at the same time."""
+
+    def lock_file(self, device: str) -> Path:
+        return Path(gettempdir()) / f"slicelock-{device}.lock"
+
+
 class ProcessRegistry(FakeRegistry):
     """Runs with the processes that the test names."""
 
@@ -117,7 +125,7 @@ class GpuRig(Rig):
 
     def _cuda(self, context: BackendContext) -> CudaBackend:
         told = BackendContext(context.settings, context.mailbox, None, self._registered)
-        return CudaBackend(told, gpus=FakeGpus(self.world), helpers=self._helpers, patience=self.patience)
+        return PlayedCuda(told, gpus=FakeGpus(self.world), helpers=self._helpers, patience=self.patience)
 
     def _registered(self) -> list[int]:
         return self.registry.everyone()
@@ -143,6 +151,6 @@ def fake_cuda(context: BackendContext) -> CudaBackend:
     paths = f"{ROOT}{os.pathsep}{ROOT / 'agent'}"
     environment = {**os.environ, VARIABLE: str(world.path), "PYTHONPATH": paths}
     options = ("--driver", "tests.support.fake_driver:FakeDriver")
-    return CudaBackend(
+    return PlayedCuda(
         context, gpus=FakeGpus(world), helpers=lambda: Helpers(options, environment), patience=QUICK
     )

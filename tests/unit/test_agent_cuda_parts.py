@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slicelock_agent.backends.cuda import discovery, helper, host, preflight
+from slicelock_agent.backends.base import BackendContext
+from slicelock_agent.backends.cuda import CudaBackend, discovery, helper, host, preflight
 from slicelock_agent.backends.cuda.answers import Answer, State, state_of
 from slicelock_agent.backends.cuda.discovery import Process
 from slicelock_agent.backends.cuda.memory import DeviceMemory
 from slicelock_agent.backends.cuda.saved_runs import Saved, SavedRuns
 from slicelock_agent.backends.cuda.verbs import Patience
+from slicelock_agent.mailbox import Mailbox
 from slicelock_agent.nvml import Health
 
 from tests.support.control_groups import ControlGroups
 from tests.support.gpu_rig import processes
+from tests.support.rig import settings_in
 
 GIB = 1 << 30
 ME = Process(os.getpid(), 1)
@@ -82,6 +86,16 @@ def test_records_are_files(tmp_path: Path) -> None:
     for image in ("b@2", "b@2", *records.images("s")):
         records.remove("s", image)
     assert not list((tmp_path / "s").iterdir())
+
+
+def test_all_agents_of_a_machine_lock_a_gpu_in_one_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accelerator = CudaBackend(BackendContext(settings_in(tmp_path), Mailbox()))
+    one = accelerator.lock_file("GPU-a")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # as jobs of Slurm have one each
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert accelerator.lock_file("GPU-a") == one
 
 
 # ---------------------------------------------------------------- preflight

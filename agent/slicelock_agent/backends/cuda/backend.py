@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 from slicelock.errors import BackendUnavailable
@@ -31,6 +30,7 @@ log = logging.getLogger("slicelock_agent")
 RATE = 1.5e9
 """Bytes per second that the driver saves at least (an H200, from 8 GiB on: 1.6 to 2.4 out, 4.2 to 7.3 in)."""
 LOOKS = 3
+LOCKS = Path("/tmp")  # whatever TMPDIR says: agents of all users and jobs of the machine look there
 
 
 class CudaBackend:
@@ -87,7 +87,7 @@ class CudaBackend:
         return
 
     def lock_file(self, device: str) -> Path:
-        return Path(gettempdir()) / f"slicelock-{device}.lock"
+        return LOCKS / f"slicelock-{device}.lock"
 
     def obstacles(self, devices: Sequence[str]) -> list[str]:
         """Why the driver cannot save anything here, each with its remedy."""
