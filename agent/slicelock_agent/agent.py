@@ -260,9 +260,10 @@ class Agent:
             switcher.look()
 
     async def _keep_house(self) -> None:
-        """What can wait: processes that could not be seen, slices that Redis has lost."""
+        """What can wait: processes that could not be seen, slices that Redis has lost, files that age."""
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
+            self._locks.keep_young()
             assert self._registry is not None
             self._registry.look_again()
             if await self._declarer.declare_again(set(self._pulse.unknown)):

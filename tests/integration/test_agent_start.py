@@ -14,6 +14,7 @@ from slicelock.local_agent import LocalAgent
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.stored import edit
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.one_server
 
@@ -37,6 +38,13 @@ def test_devices_of_a_free_slice_may_change(agents: AgentStage) -> None:
     agents.agent().stop()
     agents.agent(slices={"s": "sim:e"})
     assert agents.slice().nodes == {"n1": ("sim:e",)}
+
+
+def test_what_says_that_a_device_is_taken_does_not_age(agents: AgentStage) -> None:
+    agents.agent()
+    [held] = agents.folder.rglob("d.lock")
+    os.utime(held, (1, 1))
+    wait_until(lambda: held.stat().st_mtime > 1, what="the file is touched")
 
 
 def left_behind(agents: AgentStage) -> list[str]:
