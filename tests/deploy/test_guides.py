@@ -140,11 +140,13 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.one_server
 def test_two_experiments_in_one_allocation_take_turns(
     server: EmbeddedServer, cluster: dict[str, str], tmp_path: Path
 ) -> None:
     with EmbeddedServer(binary=server.binary) as own:
-        job = f"{sys.executable} {ROOT}/examples/digits_grpo.py --slice trainers --steps 15 --seed"
+        light = "--steps 15 --batch 128 --epochs 1"
+        job = f"{sys.executable} {ROOT}/examples/digits_grpo.py --slice trainers {light} --seed"
         done = subprocess.run(
             ["bash", DEPLOY / "slurm/two_jobs.sh", f"{job} 1", f"{job} 2"],
             env={**cluster, "SLICELOCK_REDIS_URL": own.url, "DEVICES": "sim:0"},
@@ -159,6 +161,7 @@ def test_two_experiments_in_one_allocation_take_turns(
     assert "Forgot trainers" in done.stdout + done.stderr
 
 
+@pytest.mark.one_server
 def test_the_prolog_sees_to_the_agent_and_the_epilog_ends(
     server: EmbeddedServer, cluster: dict[str, str], tmp_path: Path
 ) -> None:

@@ -84,6 +84,9 @@ def test_the_image_is_made_of_what_there_is() -> None:
 
 # ---------------------------------------------------------------- as processes
 
+# As many turns, with less to compute in each.
+LIGHT = {'--steps, "40"]': '--steps, "40", --batch, "128", --epochs, "1"]'}
+
 
 def finished(stack: Stack, name: str) -> bool:
     process = stack.services[name].process
@@ -111,7 +114,7 @@ def check_turns(stack: Stack) -> None:
 
 
 def test_one_command_starts_everything_and_the_jobs_take_turns(tmp_path: Path) -> None:
-    with Stack(tmp_path) as stack:
+    with Stack(tmp_path, changes=LIGHT) as stack:
         wait_until(lambda: all(finished(stack, f"digits-{number}") for number in (1, 2)), 120)
         check_turns(stack)
         assert stack.healthy("agent") and stack.healthy("redis")
@@ -121,7 +124,7 @@ def test_one_command_starts_everything_and_the_jobs_take_turns(tmp_path: Path) -
 
 @pytest.mark.failover
 def test_with_sentinels_the_jobs_outlive_the_primary(tmp_path: Path) -> None:
-    changes = {"down-after-milliseconds mymaster 5000": "down-after-milliseconds mymaster 1000"}
+    changes = LIGHT | {"down-after-milliseconds mymaster 5000": "down-after-milliseconds mymaster 1000"}
     with Stack(tmp_path, SENTINEL, changes) as stack:
         for number in (1, 2, 3):
             stack.wait_healthy(f"sentinel-{number}")

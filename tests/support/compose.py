@@ -39,13 +39,19 @@ def env_file(path: Path) -> dict[str, str]:
     return {name: value for name, equals, value in lines if equals}
 
 
-def load(variables: Mapping[str, str]) -> Facts:
+def changed(text: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return text
+
+
+def load(variables: Mapping[str, str], changes: Mapping[str, str]) -> Facts:
     """The file with its variables filled in."""
 
     def fill(found: re.Match[str]) -> str:
         return variables.get(found[1]) or found[2] or ""
 
-    return cast(Facts, yaml.safe_load(VARIABLE.sub(fill, FILE.read_text())))
+    return cast(Facts, yaml.safe_load(changed(VARIABLE.sub(fill, FILE.read_text()), changes)))
 
 
 @dataclass(eq=False)
@@ -74,10 +80,10 @@ class Stack:
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     changes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the test wants otherwise, to be quick: text of commands and files, and its replacement."""
+    """What the test wants otherwise, to be quick: text of the file and those mounted, and its replacement."""
 
     def __post_init__(self) -> None:
-        self.file = load(self.variables)
+        self.file = load(self.variables, self.changes)
         active = set(self.variables.get("COMPOSE_PROFILES", "").split(","))
         self.services: dict[str, Service] = {}
         for name, facts in cast(dict[str, Facts], self.file["services"]).items():
@@ -167,8 +173,6 @@ class Stack:
 
     def here(self, service: Service, text: str) -> str:
         """A container's text with this machine's paths, ports and addresses."""
-        for old, new in self.changes.items():
-            text = text.replace(old, new)
         for other in self.services.values():
             for port, mine in other.ports.items():
                 text = re.sub(rf"(?<![\w.-]){other.name}([: ]){port}\b", rf"127.0.0.1\g<1>{mine}", text)
@@ -205,7 +209,8 @@ class Stack:
             place = Path(places[inside])
             place.mkdir(exist_ok=True)
             for path in (ROOT / source).iterdir() if source.startswith(".") else ():
-                (place / path.name).write_text(self.here(service, path.read_text()))
+                text = changed(path.read_text(), self.changes)
+                (place / path.name).write_text(self.here(service, text))
 
     def _programs(self) -> Path:
         """The programs of the images, by their names there."""
