@@ -61,8 +61,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel with what the demo needs, installed away from the checkout."""
     place = tmp_path_factory.mktemp("installed")
-    venv.create(place / "venv", with_pip=True)
+    venv.create(place / "venv")
     python = place / "venv/bin/python"
-    run(python, "-m", "pip", "install", "--quiet", f"{built.wheel}[demo]", cwd=place)
+    # By the pip that there is; and what is never imported need not be compiled.
+    options = ("--quiet", "--no-compile")
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        *options,
+        f"{built.wheel}[demo]",
+        cwd=place,
+    )
     (place / "empty").mkdir()
     return Installed(python.parent, place / "empty")

@@ -11,6 +11,7 @@ import pytest
 
 from slicelock import wire
 from tests.packaging.conftest import ROOT, Built, Installed
+from tests.support.demo import Demo, keeps_its_promises
 
 pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # built and installed once
 
@@ -87,10 +88,10 @@ def test_the_programs_are_there(installed: Installed) -> None:
     assert installed.program("python", "-m", "slicelock", "--version").startswith("slicelock ")
 
 
-def test_the_demo_runs_where_there_is_no_checkout(installed: Installed) -> None:
-    report = json.loads(installed.program("slicelock", "demo", "--json"))
-    assert report["identical"] is True
-    assert not list(installed.empty.iterdir())
+def test_the_demo_of_three_jobs_runs_where_there_is_no_checkout(installed: Installed) -> None:
+    with Demo(installed.empty) as demo:
+        demo.env = {name: value for name, value in demo.env.items() if not name.startswith("PYTHON")}
+        keeps_its_promises(demo.report("--jobs=3", command=[f"{installed.bin}/slicelock", "demo"]), jobs=3)
 
 
 def test_the_backends_can_be_found(installed: Installed) -> None:

@@ -25,6 +25,8 @@ from tests.packaging.conftest import ROOT, Built, run
 from tests.support.scripts import connect
 from tests.support.wait import wait_until
 
+pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # built once
+
 JOB = """
 import sys, slicelock
 from slicelock.sim import SimDevice
@@ -164,7 +166,6 @@ def go(process: subprocess.Popen[bytes], turns: int) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", ["old", "new"])
 def test_clients_of_both_take_turns_and_the_agent_is_replaced_under_them(pool: Pool, first: str) -> None:
     second = {"old": "new", "new": "old"}[first]
@@ -185,7 +186,6 @@ def test_clients_of_both_take_turns_and_the_agent_is_replaced_under_them(pool: P
     assert any(move.what == "restore" for move in seen.moves)
 
 
-@pytest.mark.slow
 def test_scripts_of_both_are_in_the_server(pool: Pool) -> None:
     """Each brings its own by hash, so that none is replaced under a client."""
     code = "from slicelock import scripts; print(scripts.load('status').sha)"
@@ -203,7 +203,6 @@ def test_scripts_of_both_are_in_the_server(pool: Pool) -> None:
         assert client.script_exists(*hashes.values()) == [True] * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "says"), [("999", "Upgrade this one"), ("0", "Upgrade those that use the pool")]
 )
