@@ -12,7 +12,6 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from slicelock.exits import ExitCode, UsageError, exit_code, told
@@ -20,6 +19,7 @@ from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
 from slicelock.output import UNREAD, OutputLost, prepare
 from slicelock.settings import WAYS, AgentSettings
+from slicelock.version import version
 from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
 from slicelock_agent.devices import parse_slices
@@ -75,7 +75,7 @@ def _act(options: argparse.Namespace) -> int:
         return health.show(settings, as_json=options.json)
     if options.json:
         raise UsageError("--json is for --check and --health.", advice="See: slicelock-agent --help")
-    asyncio.run(_serve(Agent(settings, parse_slices(options.slices), agent_version())))
+    asyncio.run(_serve(Agent(settings, parse_slices(options.slices), version())))
     return ExitCode.DONE
 
 
@@ -87,14 +87,6 @@ def _complain(failure: Exception, *, debug: bool = False) -> int:
 
 def _log_to_stderr(level: LogLevel, kind: LogFormat = LogFormat.TEXT) -> None:
     set_up("slicelock-agent", level, kind)
-
-
-def agent_version() -> str:
-    """The installed version; `0` from a checkout."""
-    try:
-        return version("slicelock")
-    except PackageNotFoundError:
-        return "0"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -128,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     look("--health", action="store_true", help="look whether this node's agent is heard of, and end")
     add("--json", action="store_true", help="with --check or --health: print JSON")
     add("--debug", action="store_true", help="log more, and show tracebacks")
-    add("--version", action="version", version=f"slicelock-agent {agent_version()}")
+    add("--version", action="version", version=f"slicelock-agent {version()}")
     return parser
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated, Any, cast
 
 import typer
@@ -18,6 +18,7 @@ from slicelock.cli.console import say, show_json
 from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 from slicelock.output import UNREAD, OutputLost
+from slicelock.version import version as installed_version
 
 HOMES = {
     "demo": "demo",
@@ -193,7 +194,7 @@ def _path(error: Exception) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"slicelock {metadata.version('slicelock')}")
+        print(f"slicelock {installed_version()}")
         raise typer.Exit
 
 
@@ -209,7 +210,7 @@ def slicelock(
 @app.command("version", epilog="Example: slicelock version --json")
 def version_(as_json: options.Json = False, debug: options.Debug = False) -> None:
     """Show the version, and the schema of the pools it can share."""
-    facts = {"version": metadata.version("slicelock"), "schema": SCHEMA}
+    facts = {"version": installed_version(), "schema": SCHEMA}
     if as_json:
         show_json(facts)
     else:

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 
 import typer
@@ -26,6 +25,7 @@ from slicelock.settings import AgentSettings, Settings, StoreSettings
 from slicelock.store import EventReader
 from slicelock.store.probe import probe
 from slicelock.store.sentinel_facts import ask_sentinels
+from slicelock.version import version
 from slicelock.words import clean
 
 STYLES = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
@@ -86,7 +86,7 @@ def look_around(pool: str | None) -> Iterator[Finding]:
         yield from checks_redis.sentinels(sentinels)
         yield from checks_redis.server(probe(settings))
         seen = look(store, settings)
-        yield from checks.pool(seen, metadata.version("slicelock"))
+        yield from checks.pool(seen, version())
         yield Finding("schema", Severity.OK, f"{SCHEMA}, as this program's")
         yield clock_steps(settings, served=bool(seen.nodes))
 
