@@ -71,7 +71,7 @@ def test_min_replicas_must_leave_a_promoted_replica_able_to_write(
     assert seen["min-replicas"].severity == severity
 
 
-SENTINEL = SentinelFacts("s1:26379", "", "p:6379", 2, 2, 2, "master", 5000, "", 3)
+SENTINEL = SentinelFacts("s1:26379", "", "p:6379", 2, 2, 2, "master", "", 3)
 
 
 @pytest.mark.parametrize(
