@@ -43,8 +43,8 @@ settings.load_profile("untimed")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Most tests wait most of the time: `-n auto` starts two workers for each core."""
-    return 2 * (os.cpu_count() or 1)
+    """Tests wait for two thirds of their time: `-n auto` starts three workers for each core."""
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)  # after the order has been made random
