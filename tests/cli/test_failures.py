@@ -53,10 +53,10 @@ def test_one_line_is_one_line() -> None:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> str:
-        raise RuntimeError(f"no {name}\nat all")
+    def fail() -> str:
+        raise RuntimeError("no slicelock\nat all")
 
-    monkeypatch.setattr(cli_app.metadata, "version", fail)
+    monkeypatch.setattr(cli_app, "installed_version", fail)
 
 
 def test_a_surprise_is_one_line(call: Call, broken: None) -> None:
