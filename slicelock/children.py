@@ -6,7 +6,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from slicelock.guard import die_with_parent
 
@@ -31,3 +32,25 @@ def wait_or_kill(process: subprocess.Popen[Any], patience: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+class Block:
+    """What can be started and closed, as a context manager: a start that fails is closed too."""
+
+    def start(self) -> Self:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

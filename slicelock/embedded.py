@@ -17,7 +17,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from slicelock import children
@@ -39,7 +38,7 @@ def find_server() -> Path | None:
     return next((Path(found) for name in NAMES if (found := shutil.which(name))), None)
 
 
-class EmbeddedServer:
+class EmbeddedServer(children.Block):
     """One server process, as a context manager.
 
     `port`: None listens on a unix socket only, 0 takes a free port of 127.0.0.1. `appendonly` keeps every
@@ -116,18 +115,6 @@ class EmbeddedServer:
         """End the server and remove its temporary directory."""
         self.stop()
         self._scratch.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _command(self) -> list[str]:
         settings = {

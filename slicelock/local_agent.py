@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import IO, Self
 
 from slicelock import children
@@ -21,7 +20,7 @@ START_S = 30.0
 STOP_S = 15.0
 
 
-class LocalAgent:
+class LocalAgent(children.Block):
     """One agent process, as a context manager: ready when the block begins, gone when it ends.
 
     `slices` maps names to devices (`{"trainers": "sim:0"}`); `env` has the agent's SLICELOCK_* variables
@@ -87,18 +86,6 @@ class LocalAgent:
         self.stop()
         self._close_output()
         self._log.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _close_output(self) -> None:
         if self._process is not None and self._process.stdout:

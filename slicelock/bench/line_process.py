@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from slicelock import children
@@ -22,7 +21,7 @@ Facts = dict[str, Any]
 """What a process of the swap bench measured."""
 
 
-class LineProcess:
+class LineProcess(children.Block):
     """`python -m MODULE ARGUMENTS`, which answers each line with one, as a context manager."""
 
     def __init__(self, module: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
@@ -40,22 +39,10 @@ class LineProcess:
         """The process's pid."""
         return self._process.pid
 
-    def __enter__(self) -> Self:
-        try:
-            self.greet()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def greet(self) -> None:
+    def start(self) -> Self:
         """Wait for its first line, which says that it is there; SlicelockError when it does not."""
         self.read_line()
+        return self
 
     def write_line(self, line: str) -> None:
         """Give it a line, without waiting."""
@@ -112,8 +99,9 @@ class SwapProcess(LineProcess):
     def __init__(self, kind: str, env: Mapping[str, str] | None = None) -> None:
         super().__init__("swap_actor", kind, env=env)
 
-    def greet(self) -> None:
+    def start(self) -> Self:
         self.answer()
+        return self
 
     def tell(self, do: str, **options: object) -> None:
         """Give it something to do, without waiting."""

@@ -169,6 +169,16 @@ async def test_a_run_that_came_back_early_leaves_again_if_the_other_cannot(
     assert (await rig.turn("a", 40)).outcome == "READY"
 
 
+async def a_reloads_while_it_is_saved(rig: GpuRig, pid: int) -> None:
+    """Run `a` gets its third turn: its hooks are told while the other's process is still being saved."""
+    rig.world.fault(pid, "save", hang=0.3)
+    rig.want("a", 30)
+    await wait_until_async(lambda: rig.world.state(pid) == "locked")
+    assert ("reload", "a", 30) in rig.hooks.calls
+    await wait_until_async(lambda: len(rig.results) == 3)
+    assert rig.results[-1].outcome == "READY"
+
+
 async def test_a_run_with_hooks_reloads_while_the_other_is_still_being_saved(
     rig: GpuRig, three: list[int]
 ) -> None:
@@ -179,12 +189,7 @@ async def test_a_run_with_hooks_reloads_while_the_other_is_still_being_saved(
     await rig.turn("a", 10)
     await rig.turn("b", 20)
     rig.has("b", [b], 30 * GIB)
-    rig.world.fault(b, "save", hang=0.3)
-    rig.want("a", 30)
-    await wait_until_async(lambda: rig.world.state(b) == "locked")
-    assert ("reload", "a", 30) in rig.hooks.calls
-    await wait_until_async(lambda: len(rig.results) == 3)
-    assert rig.results[-1].outcome == "READY"
+    await a_reloads_while_it_is_saved(rig, b)
     assert [what for what, *_ in rig.hooks.calls] == ["offload", "reload"]
 
 
@@ -200,12 +205,7 @@ async def test_so_does_one_on_two_gpus_if_it_fits_on_each(tmp_path: Path, three:
         await rig.turn("b", 20)
         rig.has("b", [b])
         rig.world.change(b, mem=dict.fromkeys(both, 10 * GIB))
-        rig.world.fault(b, "save", hang=0.3)
-        rig.want("a", 30)
-        await wait_until_async(lambda: rig.world.state(b) == "locked")
-        assert ("reload", "a", 30) in rig.hooks.calls
-        await wait_until_async(lambda: len(rig.results) == 3)
-        assert rig.results[-1].outcome == "READY"
+        await a_reloads_while_it_is_saved(rig, b)
 
 
 # ---------------------------------------------------------------- hooks, then the driver

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import yaml
 
@@ -74,7 +74,7 @@ class Service:
 
 
 @dataclass(eq=False)
-class Stack:
+class Stack(children.Block):
     """The services of the active profiles, started in the order in which they depend on each other."""
 
     folder: Path
@@ -95,16 +95,9 @@ class Stack:
 
     # ------------------------------------------------------------ starting and looking
 
-    def __enter__(self) -> Stack:
-        try:
-            wait_until(self._start_more, START_S, "everything has been started")
-        except BaseException:
-            self.close()
-            raise
+    def start(self) -> Self:
+        wait_until(self._start_more, START_S, "everything has been started")
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._ends.close()
