@@ -177,6 +177,9 @@ def measuring() -> Generator[Callable[[str], None]]:
                 show_progress(line)
 
             yield tell
+    except Exception:
+        check()  # libraries make errors of their own out of what interrupts them
+        raise
     finally:
         for number in theirs:
             signal.signal(number, signal.SIG_DFL)

@@ -12,6 +12,7 @@ import pytest
 from slicelock.bench.backlog import Backlog
 from slicelock.bench.figures import Goal, Spread, percentile
 from slicelock.bench.handoff import Handoff
+from slicelock.cli.bench import measuring
 from tests.cli.conftest import Call
 from tests.cli.programs import alive, below, program
 from tests.support.wait import wait_until
@@ -76,6 +77,16 @@ def test_the_handoff_bench_runs(call: Call) -> None:
     for name in ("floor_ms", "slicelock_ms", "redis_lock_ms", "python_redis_lock_ms"):
         assert 0 < figures[name]["p50"] <= figures[name]["p99"]
     assert figures["ratio_p50"] > 0 and figures["speedup_vs_redis_lock"] > 1
+
+
+def test_told_to_end_it_says_so_whatever_has_become_of_the_interruption() -> None:
+    """As where it came while a library was at work that reports it as an error of its own."""
+    with pytest.raises(SystemExit) as ended, measuring():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit as inner:
+            raise RuntimeError("something was interrupted") from inner
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 BUSY = {"handoff": 5, "queue": 1, "throughput": 1}  # processes that a bench has once it measures
