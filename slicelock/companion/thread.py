@@ -28,6 +28,10 @@ log = logging.getLogger("slicelock")
 SHORTEST_CALL_S = 0.05  # a call is given up in time to tell a holder that its lease has ended, but not before
 RESTART_S = 0.2
 STOP_S = 2.0
+HOOK_S = 30.0
+"""A hook under way at the end has longer: Python ends threads that outlive it in the middle of a call, and
+one that is in PyTorch's C++ code then would take the whole process with it (SIGABRT).
+"""
 
 
 class Companion:
@@ -100,14 +104,17 @@ class Companion:
         self._subscription.wake()
 
     def stop(self) -> None:
-        """End the threads and close the connections; what is under way is waited for, but not for long."""
+        """End the threads and close the connections. What is under way is waited for: calls for 2 s, hooks
+        for 30 s.
+        """
         until = time.monotonic() + STOP_S
         self.retire()
-        for thread in (self._thread, self.hooks.stop()):
-            if thread is not None and thread is not threading.current_thread():
-                thread.join(_left(until))
+        hooks = self.hooks.stop()
+        _join(self._thread, _left(until))
         self._watch.close(_left(until))
         self.ear.close(_left(until))
+        if not _join(hooks, HOOK_S):
+            log.warning("the process ends while a hook is still at work")
 
     # ------------------------------------------------------------ the thread
 
@@ -307,6 +314,14 @@ class Companion:
 def _wake(part: Part) -> None:
     if part.inbox is not None:
         part.inbox.put()
+
+
+def _join(thread: threading.Thread | None, patience: float) -> bool:
+    """Whether a thread has ended, within so many seconds; one that asks for its own end need not."""
+    if thread is None or thread is threading.current_thread():
+        return True
+    thread.join(patience)
+    return not thread.is_alive()
 
 
 def _left(until: float) -> float:

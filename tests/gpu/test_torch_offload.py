@@ -6,6 +6,8 @@ import gc
 import logging
 import re
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,3 +249,21 @@ def test_other_tensors_that_stay_are_told(
         offload(torch.ones(10, device="cuda")).offload()
     assert re.search(r"0\.[56]\d GiB of tensors that TorchOffload was not given stay on cuda:0", caplog.text)
     del stays
+
+
+ENDING = """
+import sys, time, torch
+from slicelock.hooks import TorchOffload
+hook = TorchOffload(torch.nn.Linear(1 << 15, 1 << 15, device="cuda"))
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def test_a_process_may_end_while_memory_is_pinned() -> None:
+    delays = [0.05 * number for number in range(8)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", ENDING, str(delay)], stderr=subprocess.PIPE, text=True)
+        for delay in delays
+    ]
+    said = [process.communicate(timeout=120)[1] for process in started]
+    assert [process.returncode for process in started] == [0] * len(delays), said

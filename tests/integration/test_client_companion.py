@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 
 from slicelock import errors
 from slicelock.codec import Reply, ScriptCall
+from slicelock.companion import thread
 from slicelock.companion.thread import Companion
 from slicelock.protocol import Ledger, Part
 from slicelock.settings import Settings
@@ -255,3 +256,34 @@ def test_only_one_thread_goes_on(world: World) -> None:
     assert first
     wait_until(lambda: not first.is_alive())
     assert world.companion.alive
+
+
+def _busy_at_its_end(world: World, work_s: float) -> bool:
+    """Whether what its hook thread was doing when it was stopped came to an end."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        time.sleep(work_s)
+        ended.set()
+
+    world.companion.hooks.call(work)
+    assert begun.wait(10)
+    world.companion.stop()
+    return ended.is_set()
+
+
+def test_a_hook_under_way_is_waited_for_longer_than_calls(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "STOP_S", 0.01)
+    world.companion.ensure_running()
+    assert _busy_at_its_end(world, 0.3)
+
+
+def test_a_hook_that_never_ends_is_not_waited_for_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(thread, "HOOK_S", 0.01)
+    assert not _busy_at_its_end(world, 0.5)
+    assert "while a hook is still at work" in caplog.text

@@ -229,8 +229,8 @@ def test_scenario_15_heartbeats_survive_what_the_server_refuses(
                 wait_until(
                     lambda n=before: any("not answered" in line for line in caplog.messages[n:]), what=name
                 )
-                end()
-                with caplog.at_level("INFO", "slicelock"):
+                with caplog.at_level("INFO", "slicelock"):  # before the end, which a heartbeat may see first
+                    end()
                     wait_until(lambda n=before: "answers heartbeats again" in caplog.text, what=name)
                 turn.check()
                 caplog.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
+import weakref
 from functools import cache
 from typing import Protocol
 
@@ -116,6 +118,7 @@ class HostPool:
         self._done: set[int] = set()
         self._threads, self._running = threads or _some_processors(), 0
         self._changed = threading.Condition()
+        _pools.add(self)
 
     def ahead(self, nbytes: int) -> None:
         """Grow to hold `nbytes`, in the background."""
@@ -138,11 +141,15 @@ class HostPool:
         with self._changed:
             return self._changed.wait_for(lambda: not self._running, timeout)
 
-    def close(self) -> None:
-        """Stop growing, and give all memory back."""
+    def stop(self) -> None:
+        """Begin no more blocks, and wait for those under way: each takes a fraction of a second."""
         with self._changed:
             self._wanted = 0
         self.settle()
+
+    def close(self) -> None:
+        """Stop growing, and give all memory back."""
+        self.stop()
         for number in sorted(self._done):
             self._pinner.unpin(self.address + number * self.block)
             self._allowance.give_back(self.block)
@@ -203,3 +210,17 @@ class HostPool:
         self._done.add(number)
         while self.ready // self.block in self._done:
             self.ready += self.block
+
+
+_pools: weakref.WeakSet[HostPool] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    """Python ends threads that outlive it in the middle of a call; one that is in PyTorch's C++ code then
+    would take the whole process with it (SIGABRT)."""
+    for pool in list(_pools):
+        pool.stop()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +87,49 @@ def test_its_threads_end_with_the_work(make: Callable[..., HostPool]) -> None:
     pool = make()
     pool.ensure(8 * SIZE)
     wait_until(lambda: "slicelock-pinning" not in {one.name for one in threading.enumerate()})
+
+
+ENDING = """
+import os, sys, threading, time
+from slicelock.hooks.torch_offload.address_space import AddressSpace
+from slicelock.hooks.torch_offload.pool import Allowance, HostPool
+
+class Pinner:
+    def pin(self, address, nbytes):
+        os.write(1, b"begun ")
+        pinning.set()
+        time.sleep(0.2)
+        os.write(1, b"ended ")
+
+pinning = threading.Event()
+pool = HostPool(AddressSpace(64 << 20), Pinner(), Allowance(64 << 20), block=2 << 20, threads=2)
+pool.ahead(64 << 20)
+pinning.wait()
+if sys.argv[1] == "fork":
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    sys.exit(3)
+"""
+
+
+def _ends(how: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, how], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert not done.stderr
+    return done.returncode, done.stdout.split()
+
+
+def test_a_process_ends_no_thread_in_the_middle_of_pinning() -> None:
+    code, said = _ends("at once")
+    assert code == 0
+    assert 0 < said.count("begun") == said.count("ended") < 32
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent() -> None:
+    code, said = _ends("fork")
+    assert code == 3
+    assert 0 < said.count("begun") == said.count("ended") < 32
 
 
 def test_a_limit_bounds_it_with_a_reason(
