@@ -7,6 +7,9 @@ import sys
 def main() -> int:
     """Run the command line; after Ctrl-C, also during the start, the shell's code for it and no traceback."""
     try:
+        from slicelock.signals import end_as_others
+
+        end_as_others()
         from slicelock.cli import main as run
         from slicelock.output import prepare
 

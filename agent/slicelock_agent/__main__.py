@@ -10,6 +10,9 @@ def main() -> int:
     """Run the agent; after Ctrl-C before it looks after signals itself, the shell's code for it and no
     traceback."""
     try:
+        from slicelock.signals import end_as_others
+
+        end_as_others()
         from slicelock_agent.daemon import main as run
 
         return run()

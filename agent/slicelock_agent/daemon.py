@@ -19,6 +19,7 @@ from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel, set_up
 from slicelock.output import UNREAD, OutputLost, prepare
 from slicelock.settings import WAYS, AgentSettings
+from slicelock.signals import ending
 from slicelock.version import version
 from slicelock_agent import check, health
 from slicelock_agent.agent import Agent
@@ -31,7 +32,7 @@ EPILOG = "example: slicelock-agent --slice trainers=sim:0    All settings: SLICE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the agent until it is told to stop (SIGTERM, SIGINT); the exit code.
+    """Run the agent until it is told to stop (SIGTERM, SIGINT, SIGHUP); the exit code.
 
     141, as of a program that dies of SIGPIPE, when the reader of its output has gone.
     """
@@ -133,7 +134,7 @@ async def _serve(agent: Agent) -> None:
         log.info("%s: stopping; running jobs are left alone", number.name)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending():
         loop.add_signal_handler(number, asked, number)
     _more_files()
     try:

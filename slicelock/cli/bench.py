@@ -17,14 +17,13 @@ from slicelock.bench.figures import Goal
 from slicelock.cli import options, render
 from slicelock.cli.app import Commands, app
 from slicelock.cli.console import progress, show, show_json
+from slicelock.signals import ending
 
 group = Commands(
     help="Measure slicelock, each time with the floor beside it, in the same run on the same server.",
     epilog="Example: slicelock bench handoff",
 )
 app.add_typer(group, name="bench")
-
-ENDING = (signal.SIGTERM, signal.SIGHUP)  # Ctrl-C unwinds by itself
 
 
 class Way(StrEnum):
@@ -165,10 +164,8 @@ def measuring() -> Generator[Callable[[str], None]]:
             ended.append(number)
             check()
 
-    # What is ignored stays ignored: after nohup a bench goes on.
-    theirs = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
-    for number in theirs:
-        signal.signal(number, end)
+    # Ctrl-C unwinds by itself.
+    before = {number: signal.signal(number, end) for number in ending()[1:]}
     try:
         with progress() as show_progress:
 
@@ -181,8 +178,8 @@ def measuring() -> Generator[Callable[[str], None]]:
         check()  # libraries make errors of their own out of what interrupts them
         raise
     finally:
-        for number in theirs:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def lengths_of(text: str) -> list[int]:

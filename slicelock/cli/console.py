@@ -17,6 +17,7 @@ from rich.text import Text
 from slicelock import logs
 from slicelock.errors import LeaseLost
 from slicelock.settings import LogSettings
+from slicelock.signals import ending
 from slicelock.words import clean
 
 PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
@@ -68,10 +69,9 @@ def progress() -> Generator[Callable[[str], None]]:
 
 @contextmanager
 def stopping() -> Generator[Callable[[], bool]]:
-    """Ctrl-C, SIGTERM and SIGHUP ask to stop; a question that tells whether one came."""
+    """What asks to end is noted; a question that tells whether it came."""
     came: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in signals}
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in ending()}
     try:
         yield lambda: bool(came)
     finally:

@@ -23,12 +23,12 @@ from slicelock.client import AsyncSlice, AsyncTurn
 from slicelock.errors import LeaseLost, StoreError
 from slicelock.identity import ProcessIdentity
 from slicelock.settings import Settings
+from slicelock.signals import ending
 from slicelock.store import AsyncStore
 from slicelock.wire import Register
 
 PATIENCE_S = 1.0  # waiting for longer is said
 HEALTH_S = (0.5, 2.0)  # between two questions to the health URL, and for each answer
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Hold:
         if self._child is not None:
             if not from_terminal:
                 self._child.send(number)
-        elif number in ENDING:
+        elif number in (*ending(), signal.SIGQUIT):
             self._ended_by = number
             if self._waiting is not None:
                 self._waiting.cancel()

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from slicelock.signals import ending
 
 
 class Interrupts:
@@ -33,7 +33,7 @@ class Interrupts:
 def held_back() -> Generator[Interrupts]:
     """While the block runs, signals are only remembered; needs the main thread."""
     interrupts = Interrupts()
-    before = {number: signal.signal(number, interrupts.note) for number in SIGNALS}
+    before = {number: signal.signal(number, interrupts.note) for number in ending()}
     try:
         yield interrupts
     finally:

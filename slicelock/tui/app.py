@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from queue import Empty
 
 from slicelock.settings import StoreSettings
+from slicelock.signals import ending
 from slicelock.tui.keyboard import Keyboard
 from slicelock.tui.model import View
 from slicelock.tui.paint import Painter
@@ -25,7 +26,6 @@ REDRAW_S = 0.25  # between two drawings at least
 CLOCK_S = 1.0  # between two at most, since times go on
 ESCAPE_S = 0.05  # an escape that nothing follows for so long is the key
 ROWS_EACH, ROWS_BELOW = 3, 28  # of one frame where there is no screen to fill: a slice's, and all others
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def view_of(settings: StoreSettings, *, readonly: bool) -> View:
@@ -129,7 +129,7 @@ class App:
             number = self._came.pop(0)
             if number == signal.SIGINT:
                 self._view.quit = True
-            elif number in ENDING:
+            elif number in (signal.SIGTERM, signal.SIGHUP):
                 return 128 + number
             elif number == signal.SIGTSTP:
                 terminal.pause()
@@ -185,7 +185,7 @@ class App:
     @contextmanager
     def _signals(self) -> Generator[Bell]:
         """Signals are noted, and ring the bell; afterwards all is as it was."""
-        numbers = (*ENDING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+        numbers = (*ending(), signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
         bell = Bell()
         before = {number: signal.signal(number, lambda got, _: self._came.append(got)) for number in numbers}
         old = signal.set_wakeup_fd(bell.target, warn_on_full_buffer=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,13 +158,18 @@ def test_a_device_belongs_to_one_slice_over_all_pools(
     assert f"pool {agents.world.keys.pool}, slice s" in said
 
 
-def test_an_agent_that_is_stopped_leaves_nothing_in_shared_memory(agents: AgentStage, pool: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_agent_that_is_stopped_leaves_nothing_in_shared_memory(
+    agents: AgentStage, pool: str, number: signal.Signals
+) -> None:
     """In its own folder, which nobody has chosen. Others of this user may use it at the same time."""
     env = agents.env()
     del env["SLICELOCK_SIM_DIR"]
     folder = Path(f"/dev/shm/slicelock-{os.geteuid()}")
-    with LocalAgent({"s": f"sim:{pool}"}, env):
+    with LocalAgent({"s": f"sim:{pool}"}, env) as agent:
         assert (folder / f"{pool}.mem").exists()
+        agent.process.send_signal(number)
+        assert agent.process.wait(20) == 0
     assert not folder.exists() or list(folder.iterdir())
     assert not list(folder.glob(f"{pool}*"))
 

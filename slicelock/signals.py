@@ -1,0 +1,21 @@
+"""Which signals ask a program to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def ending() -> tuple[signal.Signals, ...]:
+    """Ctrl-C, SIGTERM and SIGHUP; this one not where it is ignored: after nohup a program outlives its
+    terminal."""
+    hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    return (signal.SIGINT, signal.SIGTERM, *hung_up)
+
+
+def end_as_others() -> None:
+    """Let signals that ask to end do so also in the first process of a container, which the kernel spares what
+    has no handler: whoever stops it would have to kill it."""
+    if os.getpid() == 1:
+        for number in ending()[1:]:  # of Ctrl-C Python takes care
+            signal.signal(number, lambda got, _: os._exit(128 + got))
