@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,10 +35,21 @@ def lua_root() -> Path:
     return here / "_lua" if (here / "_lua").is_dir() else here.parent / "lua"
 
 
+@cache
+def _texts(root: Path) -> Mapping[str, str]:
+    """Every file of the folder by its name, read at once: a job runs for days, and by its first cancel another
+    version may have been installed, or the process may have no descriptor left to open a file with."""
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in root.rglob("*.lua")
+    }
+
+
 def render(name: str, overlay: Path | None = None) -> str:
     """The text of one script with its includes; a file in `overlay` wins over the include of the same name
     (for tests)."""
     root = lua_root()
+    texts = _texts(root)
     done: set[str] = set()
 
     def part(include: str, via: tuple[str, ...]) -> Iterable[str]:
@@ -47,20 +58,24 @@ def render(name: str, overlay: Path | None = None) -> str:
         if include in done:
             return
         done.add(include)
-        places = [folder / f"{include}.lua" for folder in (overlay, root / "include") if folder]
-        path = next((p for p in places if p.is_file()), None)
-        if path is None:
-            raise IncludeError(f"{' -> '.join(via)} includes {include!r}: there is no {places[-1]}")
-        yield from expand(path, (*via, include))
+        yield from expand(text_of(include, via), (*via, include))
 
-    def expand(path: Path, via: tuple[str, ...]) -> Iterable[str]:
-        for line in path.read_text(encoding="utf-8").splitlines():
+    def text_of(include: str, via: tuple[str, ...]) -> str:
+        if overlay and (path := overlay / f"{include}.lua").is_file():
+            return path.read_text(encoding="utf-8")
+        if (text := texts.get(f"include/{include}")) is None:
+            missing = root / "include" / f"{include}.lua"
+            raise IncludeError(f"{' -> '.join(via)} includes {include!r}: there is no {missing}")
+        return text
+
+    def expand(text: str, via: tuple[str, ...]) -> Iterable[str]:
+        for line in text.splitlines():
             if match := INCLUDE.match(line):
                 yield from part(match[1], via)
             else:
                 yield line
 
-    return "\n".join(expand(root / f"{name}.lua", (f"{name}.lua",))) + "\n"
+    return "\n".join(expand(texts[name], (f"{name}.lua",))) + "\n"
 
 
 @cache

@@ -52,6 +52,16 @@ def test_an_overlay_wins_over_an_include(lua: Callable[[str, str], None], tmp_pa
     assert scripts.render("main", tmp_path).split() == ["test"]
 
 
+def test_what_is_loaded_later_is_of_the_same_version(lua: Callable[[str, str], None], tmp_path: Path) -> None:
+    lua("first", "first")
+    lua("second", include("a"))
+    lua("include/a", "old")
+    scripts.render("first")
+    lua("include/a", "new")
+    (tmp_path / "second.lua").unlink()
+    assert scripts.render("second").split() == ["old"]
+
+
 def test_the_hash_is_that_of_the_text() -> None:
     source = scripts.load("status")
     assert source.sha == hashlib.sha1(source.text.encode()).hexdigest()
