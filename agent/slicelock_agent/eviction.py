@@ -190,8 +190,13 @@ class Eviction:
         return False
 
     async def _let_go(self, subject: Subject, deadline: float) -> None:
-        await self._at.accelerator.unlock(subject, deadline)
-        await self._at.accelerator.discard(subject)
+        """A run that stays locked is not loaded: let in, it would stand still for its whole turn."""
+        report = await self._at.accelerator.unlock(subject, deadline)
+        if report.ok:
+            await self._at.accelerator.discard(subject)
+        else:
+            self._reasons.append(f"it cannot be let go on: {report.reason}")
+            self._put(RunState.UNKNOWN)
 
     # ------------------------------------------------------------ kill
 

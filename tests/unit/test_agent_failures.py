@@ -67,6 +67,10 @@ async def faulty(tmp_path: Path) -> AsyncIterator[tuple[Rig, Faulty]]:
         yield made, made.accelerator
 
 
+async def stay_locked(subject: Subject, deadline: float) -> Report:
+    return Report(failures={"sim:d": "still locked"})
+
+
 async def explode(subject: Subject, deadline: float) -> Report:
     raise RuntimeError("the driver is gone")
 
@@ -81,6 +85,23 @@ async def test_a_failed_save_is_undone_and_tried_again_by_the_next_switch(faulty
     assert (rig.states(), rig.images(), rig.read(len(A))) == ({"a": "loaded"}, [], A)
     assert (await rig.turn("b", 30)).outcome == "READY"
     await rig.turn("a", 40)
+    assert rig.read(len(A)) == A
+
+
+async def test_a_run_that_stays_locked_after_it_is_not_let_in_before_it_goes_on(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, backend = faulty
+    backend.save_fails = 1
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "unlock", stay_locked)
+        result = await rig.turn("b", 20)
+        assert (result.outcome, result.what, result.run) == ("FAILED", "evict", "a")
+        assert result.reason.endswith("no luck; it cannot be let go on: sim:d: still locked")
+        assert rig.states() == {"a": "unknown"}
+    await wait_until_async(lambda: rig.states() == {"a": "loaded"})
+    assert backend.calls[-1] == "unlock"
+    assert (await rig.turn("a", 30)).outcome == "READY"
     assert rig.read(len(A)) == A
 
 

@@ -126,8 +126,13 @@ class HostPool:
             self.reason = ""
             self._want(min(-(-nbytes // self.block), self._blocks))
             for _ in range(min(self._threads, len(self._missing())) - self._running):
+                thread = threading.Thread(target=self._work, name="slicelock-pinning", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as failure:  # the limit of threads, or the interpreter ends
+                    self.reason = "" if self._running else f"no thread can be started: {failure}"
+                    break
                 self._running += 1
-                threading.Thread(target=self._work, name="slicelock-pinning", daemon=True).start()
 
     def ensure(self, nbytes: int) -> int:
         """Wait until the pool holds `nbytes` or cannot grow; how many bytes it holds."""
@@ -182,7 +187,7 @@ class HostPool:
         with self._changed:
             missing = [] if self.reason else self._missing()
             if missing:
-                self.reason = self._allowance.take(self.block)
+                self.reason = self._taken()
             if missing and not self.reason:
                 self._begun.add(missing[0])
                 return missing[0]
@@ -191,6 +196,13 @@ class HostPool:
                 log.info("the host pool stays at %s: %s", readable(self.ready), self.reason)
             self._changed.notify_all()
             return None
+
+    def _taken(self) -> str:
+        """Take the memory for a block; why not, if not."""
+        try:
+            return self._allowance.take(self.block)
+        except Exception as failure:  # noqa: BLE001 - as in a process with too many open files
+            return f"{type(failure).__name__}: {failure}"
 
     def _make(self, number: int) -> str:
         """Have the block; why not, if not."""

@@ -89,6 +89,38 @@ def test_its_threads_end_with_the_work(make: Callable[..., HostPool]) -> None:
     wait_until(lambda: "slicelock-pinning" not in {one.name for one in threading.enumerate()})
 
 
+def _no_threads(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def _no_files(*_: object) -> str:
+    raise OSError("too many open files")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "failing", "reason"),
+    [
+        (threading.Thread, "start", _no_threads, "no thread can be started: can't start new thread"),
+        (host_memory, "refusal", _no_files, "OSError: too many open files"),
+    ],
+)
+def test_a_process_at_its_limits_is_not_waited_for(
+    make: Callable[..., HostPool],
+    monkeypatch: pytest.MonkeyPatch,
+    place: object,
+    name: str,
+    failing: Callable[..., object],
+    reason: str,
+) -> None:
+    pool = make()
+    with monkeypatch.context() as patched:
+        patched.setattr(place, name, failing)
+        pool.ahead(SIZE)
+        assert pool.settle(10)
+        assert (pool.ready, pool.reason) == (0, reason)
+    assert pool.ensure(SIZE) == SIZE
+
+
 ENDING = """
 import os, sys, threading, time
 from slicelock.hooks.torch_offload.address_space import AddressSpace
