@@ -30,7 +30,9 @@ def nohup() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nohup")
 @pytest.mark.parametrize("block", [stopping, held_back, measuring])
-def test_after_nohup_a_program_outlives_its_terminal(block: Callable[[], AbstractContextManager[object]]) -> None:
+def test_after_nohup_a_program_outlives_its_terminal(
+    block: Callable[[], AbstractContextManager[object]],
+) -> None:
     with block():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
