@@ -13,7 +13,7 @@ from slicelock.hooks.torch_offload.device import Machine
 from slicelock.hooks.torch_offload.inventory import ByDevice
 from slicelock.hooks.torch_offload.layout import Place, arrange, room_needed
 from slicelock.hooks.torch_offload.pool import SETTING, HostPool
-from slicelock.hooks.torch_offload.transfer import Mover
+from slicelock.hooks.torch_offload.transfer import Mover, await_end_of
 from slicelock.host_memory import readable
 
 log = logging.getLogger("slicelock")
@@ -81,7 +81,7 @@ class Fleet:
         return assigned, left
 
     def on_all(self, places: ByDevice, work: Callable[[int, Mover, list[Place]], None]) -> None:
-        """Do it for every device at once. The first failure is raised when all have ended."""
+        """Do it for every device at once. The first failure, also to begin, is raised when all have ended."""
         failures: list[BaseException] = []
 
         def one(index: int, those: list[Place]) -> None:
@@ -93,11 +93,12 @@ class Fleet:
 
         *others, last = places.items()
         threads = [threading.Thread(target=one, args=each, name="slicelock-device") for each in others]
-        for thread in threads:
-            thread.start()
-        one(*last)
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()  # RuntimeError at the limit of threads
+            one(*last)
+        finally:
+            await_end_of(threads)
         if failures:
             raise failures[0]
 

@@ -129,15 +129,15 @@ class Mover:
                 failures.append(failure)
 
         thread = Thread(target=release, name="slicelock-releasing", daemon=True)
-        thread.start()
         try:
+            thread.start()
             for one in self._copies_out(chunks, AHEAD):
                 queued.put(one)
                 if failures:
                     break
         finally:
             queued.put(None)
-            thread.join()
+            await_end_of([thread])
         if failures:
             raise failures[0]
 
@@ -166,9 +166,9 @@ class Mover:
 
     def _release(self, places: Iterable[Place]) -> None:
         for place in places:
+            place.away = True  # first: an interrupt may come after any step, and what is away is brought back
             if place.storage.nbytes():
                 place.storage.resize_(0)
-            place.away = True
             self.guard.forbid(place.storage)
 
     def _restore(self, places: Sequence[Place]) -> None:
@@ -187,6 +187,22 @@ class Mover:
 
 def _small_first(place: Place) -> tuple[bool, int]:
     return place.nbytes > SMALL, place.offset
+
+
+def await_end_of(threads: Iterable[Thread]) -> None:
+    """Wait until all that were started have ended, also when interrupted; the interrupt is raised then.
+
+    Nobody may undo their work beside them: what they release after that would be brought back by no one.
+    """
+    interrupt: BaseException | None = None
+    for thread in threads:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except BaseException as failure:  # noqa: BLE001 - raised below
+                interrupt = failure
+    if interrupt:
+        raise interrupt
 
 
 def moved_bytes(places: Iterable[Place]) -> int:

@@ -98,23 +98,22 @@ def _no_files(*_: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "failing", "reason"),
+    ("name", "failing", "reason"),
     [
-        (threading.Thread, "start", _no_threads, "no thread can be started: can't start new thread"),
-        (host_memory, "refusal", _no_files, "OSError: too many open files"),
+        ("threading.Thread.start", _no_threads, "no thread can be started: can't start new thread"),
+        ("slicelock.host_memory.refusal", _no_files, "OSError: too many open files"),
     ],
 )
 def test_a_process_at_its_limits_is_not_waited_for(
     make: Callable[..., HostPool],
     monkeypatch: pytest.MonkeyPatch,
-    place: object,
     name: str,
     failing: Callable[..., object],
     reason: str,
 ) -> None:
     pool = make()
     with monkeypatch.context() as patched:
-        patched.setattr(place, name, failing)
+        patched.setattr(name, failing)
         pool.ahead(SIZE)
         assert pool.settle(10)
         assert (pool.ready, pool.reason) == (0, reason)
