@@ -198,6 +198,11 @@ class BaseTurn(ABC):
         party = self._ground.party
         return None if party is None or party.foreign else party
 
+    def _yielded(self, party: Party, waiters: int) -> int:
+        if party.ledger.undelivered:
+            party.companion.wake()  # it may be this one
+        return waiters
+
     def _interrupted(self, failure: BaseException) -> None:
         """A call failed, perhaps between two steps: what Redis may know and nobody here holds, ends."""
         party = self._ground.party
@@ -258,7 +263,7 @@ class Turn(BaseTurn):
                 return 0
             if party.evictor and not given:
                 party.evictor.ask(self._part.slices_left, self._part.lane)
-            return party.store.drive(give_back(party.ledger, self._part, given))
+            return self._yielded(party, party.store.drive(give_back(party.ledger, self._part, given)))
         except BaseException as failure:
             self._interrupted(failure)
             raise
@@ -327,7 +332,8 @@ class AsyncTurn(BaseTurn):
                 return 0
             if party.evictor and not given:
                 await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)
-            return await party.async_store().drive(give_back(party.ledger, self._part, given))
+            flow = give_back(party.ledger, self._part, given)
+            return self._yielded(party, await party.async_store().drive(flow))
         except BaseException as failure:
             self._interrupted(failure)
             raise

@@ -60,6 +60,7 @@ class Store:
         self._link: RawLink | None = None  # while it is open
         self._closed = False
         self._lock = threading.Lock()
+        self._callers: set[int] = set()  # threads that have the lock, or wait for it
 
     @property
     def place(self) -> str:
@@ -72,16 +73,22 @@ class Store:
         return self._server
 
     def run(self, call: ScriptCall[R], patience: float | None = None) -> R:
-        """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call."""
-        if patience is None:
-            with self._lock:
-                return self._run(call, None)
-        if not self._lock.acquire(timeout=patience):
-            raise StoreUnavailable("Other calls to Redis take too long; this one was not made.")
+        """Run one script and decode its answer. `patience` (seconds) shortens the timeout for this call.
+
+        A signal handler or finaliser may come in the middle of a call: its own would wait for that for ever,
+        and raises StoreError.
+        """
+        caller = threading.get_ident()
+        if caller in self._callers and self._lock.locked():
+            raise StoreError(
+                "A call to Redis in the middle of another one of the same thread was not made.",
+                advice="Have a signal handler or finaliser set a flag, and act on it outside.",
+            )
         try:
-            return self._run(call, patience)
+            self._callers.add(caller)  # before the lock: a handler may run as soon as it is taken
+            return self._run_alone(call, patience)
         finally:
-            self._lock.release()
+            self._callers.discard(caller)
 
     def drive(self, flow: Flow[T], inbox: Inbox | None = None) -> T:
         """Run a flow to its end. Whatever interrupts it is thrown into it, so that it can clean up."""
@@ -117,6 +124,17 @@ class Store:
             self._endpoint.give_up()
             if link := self._link:
                 link.cut()
+
+    def _run_alone(self, call: ScriptCall[R], patience: float | None) -> R:
+        if patience is None:
+            with self._lock:
+                return self._run(call, None)
+        if not self._lock.acquire(timeout=patience):
+            raise StoreUnavailable("Other calls to Redis take too long; this one was not made.")
+        try:
+            return self._run(call, patience)
+        finally:
+            self._lock.release()
 
     # ------------------------------------------------------------ calls, under the lock
 
