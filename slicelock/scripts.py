@@ -37,8 +37,8 @@ def lua_root() -> Path:
 
 @cache
 def _texts(root: Path) -> Mapping[str, str]:
-    """Every file of the folder by its name, read at once: a job runs for days, and by its first cancel another
-    version may have been installed, or the process may have no descriptor left to open a file with."""
+    """Every file of the folder by its name, read at once: a job runs for days, and by its first cancel
+    another version may have been installed, or there may be no descriptor left to open a file with."""
     return {
         path.relative_to(root).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
         for path in root.rglob("*.lua")
