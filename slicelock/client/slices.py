@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from slicelock.client.block import AsyncTurnBlock, TurnBlock
 from slicelock.client.observe import observer
@@ -46,6 +47,10 @@ class _Slices:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.names))})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes along, to another process too: what was given here, nothing that was found."""
+        return {**self.__dict__, "_loaded": self._given, "_ground": None, "_wishes": {}}
 
     @property
     def _settings(self) -> Settings:

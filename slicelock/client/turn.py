@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from slicelock.client import tracing
 from slicelock.client.absence import Absences
@@ -106,6 +106,12 @@ class BaseTurn(ABC):
     def __repr__(self) -> str:
         state = "held" if self._held else "lost" if self._part.loss else "not held"
         return f"<{type(self).__name__} {named(self._part)}: {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} cannot be copied or sent to another process: it belongs to whoever took it. "
+            "Send its `fence`, or the Slice, on which others take turns of their own."
+        )
 
     @property
     def loss(self) -> LeaseLost | None:

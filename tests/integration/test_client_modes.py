@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,31 @@ class TestAlwaysEvict:
         side.give(other.result(5))
         side.give(side.acquire("a", facts=facts))
         wait_until(lambda: side.requests() == [])
+
+
+def pickled(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))
+
+
+class TestCopies:
+    """Frameworks copy and pickle whatever a trainer has."""
+
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+    @pytest.mark.parametrize("what", ["slice", "block"])
+    def test_what_has_had_turns_can_be_copied(
+        self, looker: ThreadSide, mine: Slice, copied: Callable[[Any], Any], what: str
+    ) -> None:
+        block = mine.turn(phase="train")
+        with block:
+            pass
+        twin = copied(mine).turn(phase="train") if what == "slice" else copied(block)
+        with twin as turn:
+            assert (looker.holder(), turn.slices, turn.phase) == ("r1", ("a",), "train")
+
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickled])
+    def test_a_turn_cannot(self, mine: Slice, copied: Callable[[Any], Any]) -> None:
+        with mine.turn() as turn, pytest.raises(TypeError, match="belongs to whoever took it"):
+            copied(turn)
 
 
 class TestDecorators:
