@@ -29,8 +29,9 @@ def away(*, phase: str = "away", timeout: float | None = None) -> Away:
 
     The current turn is that of the innermost `with` block or decorator around; without one, nothing happens.
     The same turn object goes on, with the new fence, for the slices that it still had. What the body raises
-    is raised once the turn is back. If it cannot be had again (`timeout`, in seconds of waiting), that is
-    raised, and leaving the outer block does nothing. All members of a run must call it alike.
+    is raised once the turn is back, and so is what interrupts the way out. If it cannot be had again
+    (`timeout`, in seconds of waiting), that is raised, and leaving the outer block does nothing. All members
+    of a run must call it alike.
 
     `phase` says what the time away is for, in the log (level `debug`) alone: nobody has a turn meanwhile, and
     the next turn has the phase of the one that was left.
@@ -84,6 +85,8 @@ class Away:
             _await(absence.back)
             return
         with resolving(absence.back):
+            if absence.before:
+                _await(absence.before)
             if turn.is_away:
                 turn.come_back(self._timeout)
 
@@ -110,25 +113,17 @@ class Away:
         with resolving(absence.gone):
             if absence.before:
                 await _awaited(absence.before)
-            # A plain turn around `asyncio.run` is as good; only its waiting must not block the loop.
-            await (
-                turn.leave(self._phase)
-                if isinstance(turn, AsyncTurn)
-                else asyncio.to_thread(turn.leave, self._phase)
-            )
+            await turn.leave_in_loop(self._phase)
 
     async def _return_async(self, turn: Turn | AsyncTurn, absence: Absence) -> None:
         if not turn.absences.end(absence):
             await _awaited(absence.back)
             return
         with resolving(absence.back):
-            if not turn.is_away:
-                return
-            await (
-                turn.come_back(self._timeout)
-                if isinstance(turn, AsyncTurn)
-                else asyncio.to_thread(turn.come_back, self._timeout)
-            )
+            if absence.before:  # else who was interrupted before it had left would go on without a turn
+                await _awaited(absence.before)
+            if turn.is_away:
+                await turn.come_back_in_loop(self._timeout)
 
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: the turn is given up for the time of each call."""

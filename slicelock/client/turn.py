@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -165,10 +166,15 @@ class BaseTurn(ABC):
         if self._ground.party:
             self._ground.party.refuse_child()
 
-    def _leaving(self, phase: str) -> None:
+    @contextmanager
+    def _leaving(self, phase: str) -> Generator[None]:
         self._refuse_child()
-        self._left_with = self._part.slices_left
+        held, self._left_with = self._held, self._part.slices_left
         log.debug("away from %s for %s", named(self._part), phase)
+        try:
+            yield
+        finally:  # also when interrupted: what has been given up by then is to be had again
+            self._away |= held and not self._held and self._part.loss is None
 
     def _begun(self) -> None:
         self._held, self._since = True, time.monotonic()
@@ -182,8 +188,11 @@ class BaseTurn(ABC):
             self._ground.observer.meter.leave(self.phase, self._since, time.monotonic())
 
     def _let_go(self, slices: tuple[str, ...]) -> tuple[str, ...]:
-        """Have them no more here; what the yield call names: none for the whole turn. TurnError when there is
-        nothing to yield."""
+        """Have them no more here; what the yield call names: none for the whole turn. LeaseLost when it is over
+        already, TurnError when there is nothing to yield."""
+        if self._part.loss:
+            self._held = False
+            raise self._part.loss
         if not self._held:
             raise TurnError(f"There is no turn on {named(self._part)} to yield.", advice=ANEW)
         if slices and (unknown := set(slices).difference(self._part.slices_left)):
@@ -235,6 +244,41 @@ class BaseTurn(ABC):
             party = self._ground.party
             trace.end(self._part, party.who.job if party else "", failure)
 
+    async def leave_in_loop(self, phase: str = "away") -> None:
+        """As `leave`, without blocking the running event loop: also for a `Turn` that was taken around it."""
+        with self._leaving(phase):
+            await self._yield_in_loop()
+
+    async def come_back_in_loop(self, timeout: float | None = None) -> None:
+        """As `come_back`, likewise. A cancellation withdraws the request."""
+        self._next_part(timeout)
+        await self._acquire_in_loop()
+
+    async def _yield_in_loop(self, *slices: str) -> int:
+        try:
+            given = self._let_go(slices)
+            if (party := self._party_to_tell()) is None:
+                return 0
+            if party.evictor and not given:
+                await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)
+            flow = give_back(party.ledger, self._part, given)
+            return self._yielded(party, await party.async_store().drive(flow))
+        except BaseException as failure:
+            self._interrupted(failure)
+            raise
+
+    async def _acquire_in_loop(self) -> None:
+        self._trace = tracing.begin()
+        try:
+            if party := self._ground.party:
+                await party.start_async()
+                self._part.owner, self._part.inbox = weakref.ref(self), (inbox := LoopInbox())
+                await party.async_store().drive(acquire(party.ledger, self._part), inbox)
+            self._begun()
+        except BaseException as failure:
+            self._interrupted(failure)
+            raise
+
     @abstractmethod
     def _set_lost(self) -> None: ...
 
@@ -260,9 +304,6 @@ class Turn(BaseTurn):
 
         Raises LeaseLost when it was over already. When Redis is away, the yield is delivered later.
         """
-        if self._part.loss:
-            self._held = False
-            raise self._part.loss
         try:
             given = self._let_go(slices)
             if (party := self._party_to_tell()) is None:
@@ -276,9 +317,8 @@ class Turn(BaseTurn):
 
     def leave(self, phase: str = "away") -> None:
         """Yield for a while: `come_back` asks for the same slices again. See `slicelock.away`."""
-        self._leaving(phase)
-        self.yield_()
-        self._away = True
+        with self._leaving(phase):
+            self.yield_()
 
     def come_back(self, timeout: float | None = None) -> None:
         """Take the next turn on the slices that were left; raises as `Slice.acquire`."""
@@ -329,44 +369,19 @@ class AsyncTurn(BaseTurn):
         Raises LeaseLost when it was over already. When Redis is away, or the task is cancelled meanwhile, the
         yield is delivered later.
         """
-        if self._part.loss:
-            self._held = False
-            raise self._part.loss
-        try:
-            given = self._let_go(slices)
-            if (party := self._party_to_tell()) is None:
-                return 0
-            if party.evictor and not given:
-                await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)
-            flow = give_back(party.ledger, self._part, given)
-            return self._yielded(party, await party.async_store().drive(flow))
-        except BaseException as failure:
-            self._interrupted(failure)
-            raise
+        return await self._yield_in_loop(*slices)
 
     async def leave(self, phase: str = "away") -> None:
         """Yield for a while: `come_back` asks for the same slices again. See `slicelock.away`."""
-        self._leaving(phase)
-        await self.yield_()
-        self._away = True
+        await self.leave_in_loop(phase)
 
     async def come_back(self, timeout: float | None = None) -> None:
         """Take the next turn on the slices that were left; raises as `AsyncSlice.acquire`."""
-        self._next_part(timeout)
-        await self.acquire()
+        await self.come_back_in_loop(timeout)
 
     async def acquire(self) -> None:
         """Wait until the turn begins. `AsyncSlice.acquire` has done it already."""
-        self._trace = tracing.begin()
-        try:
-            if party := self._ground.party:
-                await party.start_async()
-                self._part.owner, self._part.inbox = weakref.ref(self), (inbox := LoopInbox())
-                await party.async_store().drive(acquire(party.ledger, self._part), inbox)
-            self._begun()
-        except BaseException as failure:
-            self._interrupted(failure)
-            raise
+        await self._acquire_in_loop()
 
     def _set_lost(self) -> None:
         try:

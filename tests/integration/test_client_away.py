@@ -14,7 +14,9 @@ import pytest
 import slicelock
 from slicelock import AsyncSlice, Slice, Turn, TurnError, errors
 from slicelock.client.turn import AsyncTurn
+from slicelock.store import Store
 from tests.support.sides import ThreadSide
+from tests.support.wait import wait_until_async
 
 
 class Together:
@@ -108,6 +110,77 @@ async def test_one_that_is_cancelled_leaves_the_turn_to_the_others(
         turn.check()
 
     await inside(mine, looker, kind, body)
+
+
+async def test_one_that_is_cancelled_on_its_way_out_takes_the_turn_back(
+    mine: Slice, looker: ThreadSide, kind: str
+) -> None:
+    async def body(turn: Turn | AsyncTurn) -> None:
+        task = Together(1).tasks[0]
+        await asyncio.sleep(0)  # it has begun to leave
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        turn.check()
+        assert await asyncio.to_thread(looker.holder) == "r1"
+
+    await inside(mine, looker, kind, body)
+
+
+async def test_one_that_is_cancelled_on_its_way_back_waits_no_more(
+    mine: Slice, looker: ThreadSide, kind: str
+) -> None:
+    async def body(turn: Turn | AsyncTurn) -> None:
+        group = Together(1)
+        await group.all_inside.wait()
+        other = await asyncio.to_thread(looker.acquire, "a", run="r2")
+        group.end(0)
+        await wait_until_async(lambda: len(looker.requests()) == 2)
+        group.tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await group.tasks[0]
+        assert [request.run for request in await asyncio.to_thread(looker.requests)] == ["r2"]
+        assert turn.over
+        await asyncio.to_thread(looker.give, other)
+
+    await inside(mine, looker, kind, body)
+
+
+async def test_one_that_is_cancelled_before_it_has_left_goes_on_inside_the_turn_of_the_others(
+    mine: Slice, looker: ThreadSide, kind: str
+) -> None:
+    async def body(turn: Turn | AsyncTurn) -> None:
+        group = Together(1)
+        await group.all_inside.wait()
+        other = await asyncio.to_thread(looker.acquire, "a", run="r2")
+        group.end(0)
+        await wait_until_async(lambda: len(looker.requests()) == 2)
+        late = Together(1).tasks[0]  # waits for the turn, to give it up at once
+        await asyncio.sleep(0)
+        late.cancel()
+        done, _ = await asyncio.wait([late], timeout=0.1)
+        assert not done
+        await asyncio.to_thread(looker.give, other)
+        with pytest.raises(asyncio.CancelledError):
+            await late
+        turn.check()
+        await group.tasks[0]
+
+    await inside(mine, looker, kind, body)
+
+
+def test_an_interrupt_on_the_way_out_is_raised_inside_the_turn(
+    mine: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with mine.turn() as turn:
+        monkeypatch.setattr(Store, "drive", interrupted)
+        with pytest.raises(KeyboardInterrupt), slicelock.away():
+            raise AssertionError("away")
+        turn.check()
 
 
 async def test_a_turn_that_cannot_come_back_is_told_to_all(
