@@ -1,8 +1,9 @@
 """The client: slices, turns, and what goes with them.
 
 `slices` are what is asked for turns, a `turn` is what one gets, `block` makes both a context manager and a
-decorator. `away` gives a turn up for a while, and `absence` counts who is away. `registering` offers hooks
-to agents, `observe` measures without Redis, `tracing` tells OpenTelemetry.
+decorator, and `ground` is what turns stand on. `away` gives a turn up for a while, and `absence` counts who
+is away. `registering` offers hooks to agents, `observe` measures without Redis, `tracing` tells
+OpenTelemetry.
 """
 
 from slicelock.client.away import Away, away, current_turn

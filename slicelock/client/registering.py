@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from slicelock.client.slices import ground_of
+from slicelock.client.ground import ground_of
 from slicelock.companion import Hook, Offer
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name

@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any
 
 from slicelock.client.block import AsyncTurnBlock, TurnBlock
-from slicelock.client.observe import observer
-from slicelock.client.turn import AsyncTurn, Ground, Turn, check_timeout
-from slicelock.companion import party_of
+from slicelock.client.ground import Ground, ground_of
+from slicelock.client.turn import AsyncTurn, Turn, check_timeout
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
-from slicelock.logs import set_up
 from slicelock.protocol import Wish
-from slicelock.settings import Mode, Settings
+from slicelock.settings import Settings
 
 
 class _Slices:
@@ -88,17 +86,6 @@ class _Slices:
             timeout,
             wait,
         )
-
-
-def ground_of(settings: Settings) -> Ground:
-    """What turns stand on in this mode; ConfigurationError when a setting is missing."""
-    if settings.log_level:
-        set_up("slicelock", settings.log_level, settings.log_format, "slicelock")
-    if settings.mode is Mode.OFF:
-        return Ground()
-    if settings.mode is Mode.OBSERVE:
-        return Ground(observer=observer(settings.job or "this job"))
-    return Ground(party_of(settings))
 
 
 def _checked_priority(priority: int) -> int:

@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from slicelock.client import tracing
 from slicelock.client.absence import Absences
-from slicelock.client.observe import Observer
+from slicelock.client.ground import Ground
 from slicelock.companion import LoopInbox, Party, ThreadInbox
 from slicelock.errors import ConfigurationError, LeaseLost, TurnError
 from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
@@ -31,14 +31,6 @@ def check_timeout(timeout: float | None) -> None:
     """Refuse seconds of waiting that cannot be; raises ConfigurationError."""
     if timeout is not None and not timeout >= 0:  # not a number neither
         raise ConfigurationError(f"A timeout of {timeout:g} s is not possible.", advice="Use 0 or more.")
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What a turn stands on: a party, in mode `observe` an observer, in mode `off` neither."""
-
-    party: Party | None = None
-    observer: Observer | None = None
 
 
 class BaseTurn(ABC):
@@ -105,7 +97,7 @@ class BaseTurn(ABC):
         return self._part.unconfirmed
 
     def __repr__(self) -> str:
-        state = "held" if self._held else "lost" if self._part.loss else "not held"
+        state = "held" if self._held and not self._closed else "lost" if self._part.loss else "not held"
         return f"<{type(self).__name__} {named(self._part)}: {state}>"
 
     def __reduce__(self) -> NoReturn:
@@ -127,12 +119,17 @@ class BaseTurn(ABC):
     @property
     def over(self) -> bool:
         """Whether there is nothing to yield: it was yielded, could not be had again, or is a parent's."""
-        return not self._held or self.foreign
+        return not self._held or self._closed or self.foreign
 
     @property
     def foreign(self) -> bool:
         """Whether it is the turn of the process that this one was forked from."""
         return self._ground.party is not None and self._ground.party.foreign
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the process has ended its part in the pool, which yields what is held."""
+        return self._ground.party is not None and self._ground.party.closed
 
     # ------------------------------------------------------------ for both kinds
 
@@ -146,7 +143,7 @@ class BaseTurn(ABC):
             self.notice(part)
         if part.loss:
             raise part.loss
-        if not self._held:
+        if not self._held or self._closed:
             raise TurnError(f"There is no turn on {named(part)} any more: it was yielded.", advice=ANEW)
 
     def _next_part(self, timeout: float | None) -> None:
@@ -209,9 +206,10 @@ class BaseTurn(ABC):
         return tuple(sorted(slices))
 
     def _party_to_tell(self) -> Party | None:
-        """Who tells Redis of a yield; none when nothing is shared, or when it is a parent process's turn."""
+        """Who tells Redis of a yield; none when nothing is shared, when that was told at the end of the
+        process, or when it is a parent process's turn."""
         party = self._ground.party
-        return None if party is None or party.foreign else party
+        return None if party is None or party.closed or party.foreign else party
 
     def _yielded(self, party: Party, waiters: int) -> int:
         if party.ledger.undelivered:
@@ -272,6 +270,7 @@ class BaseTurn(ABC):
         try:
             if party := self._ground.party:
                 await party.start_async()
+                await party.async_store().drive(party.without_dropped(self._part.lane))
                 self._part.owner, self._part.inbox = weakref.ref(self), (inbox := LoopInbox())
                 await party.async_store().drive(acquire(party.ledger, self._part), inbox)
             self._begun()
@@ -331,6 +330,7 @@ class Turn(BaseTurn):
         try:
             if party := self._ground.party:
                 party.start()
+                party.store.drive(party.without_dropped(self._part.lane))
                 self._part.owner = weakref.ref(self)
                 self._part.inbox = inbox = ThreadInbox(party.companion.ear)
                 try:

@@ -25,7 +25,7 @@ from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.launch import who_am_i
 from slicelock.companion.thread import Companion
 from slicelock.errors import SlicelockError, StoreTimeout, TurnError
-from slicelock.flow import Call
+from slicelock.flow import Call, Flow, Wait
 from slicelock.loops import running_loop
 from slicelock.picture import Picture
 from slicelock.protocol import Ledger, Waker, Who, farewell, register
@@ -35,6 +35,7 @@ from slicelock.wire import Status, StatusReply
 
 log = logging.getLogger("slicelock")
 
+DROPPED_S = 0.01  # between two looks at a turn that was dropped
 FAREWELL_S = 3.0  # a process that ends waits for Redis no longer than this
 
 
@@ -93,6 +94,12 @@ class Party:
                 self._await_messages(inbox)
                 await inbox.wait(self.settings.store_timeout)
                 self._started = True
+
+    def without_dropped(self, lane: str) -> Flow[None]:
+        """Wait until the companion has ended the lane's turn, should it be one that nobody has any more."""
+        while (part := self.ledger.open_parts.get(lane)) and part.dropped:
+            self.companion.wake()
+            yield Wait(DROPPED_S)
 
     def async_store(self) -> AsyncStore:
         """The store for the running event loop."""

@@ -55,7 +55,7 @@ def _told(call: Yield) -> Flow[YieldReply]:
 def end_dropped(ledger: Ledger) -> None:
     """End the parts whose turn object nobody has any more; what is to be told is kept for the companion."""
     for part in list(ledger.open_parts.values()):
-        if part.owner is None or part.owner() is not None:
+        if not part.dropped:
             continue
         if part.fences:
             log.warning("the turn on %s was dropped without a yield; it is yielded now", named(part))

@@ -87,6 +87,11 @@ class Part:
         return request_id(self.run, self.wish.lane, self.k)
 
     @property
+    def dropped(self) -> bool:
+        """Whether its turn object is nobody's any more."""
+        return self.owner is not None and self.owner() is None
+
+    @property
     def slices_left(self) -> tuple[str, ...]:
         """The slices that have not been given back."""
         return tuple(name for name in self.wish.slices if name not in self.given_back)

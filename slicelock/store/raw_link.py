@@ -106,6 +106,9 @@ class RawLink:
 
     def _next(self) -> Any:
         reply = self._reader.gets()
-        if isinstance(reply, Exception):
+        if not isinstance(reply, Exception):
+            return reply
+        try:
             raise reply
-        return reply
+        finally:
+            del reply  # else this frame, and with it every caller's, lives until Python collects garbage

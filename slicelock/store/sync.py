@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from slicelock.codec import R, ScriptCall
-from slicelock.errors import StoreError, StoreUnavailable
+from slicelock.errors import SlicelockError, StoreError, StoreUnavailable
 from slicelock.flow import Call, Flow, Now, Wait
 from slicelock.keys import Keys
 from slicelock.scripts import Source, load
@@ -163,13 +163,16 @@ class Store:
         except NoScriptError:
             raise
         except (RedisError, OSError) as error:
-            failure = explain(error, self._endpoint.place, sent=True)
-            if not isinstance(error, ResponseError) or isinstance(failure, StoreUnavailable):
-                self._drop()
-            raise failure from None
+            raise self._failed(error) from None
         except BaseException:
             self._drop()  # an interrupted exchange leaves half a reply behind
             raise
+
+    def _failed(self, error: RedisError | OSError) -> SlicelockError:
+        failure = explain(error, self._endpoint.place, sent=True)
+        if not isinstance(error, ResponseError) or isinstance(failure, StoreUnavailable):
+            self._drop()
+        return failure
 
     def _await_replicas(self) -> None:
         """On the connection of the grant, and on no other."""

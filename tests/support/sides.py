@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import SecretStr
 
 from slicelock import AsyncSlice, AsyncTurn, Slice, Turn
-from slicelock.client.slices import ground_of
+from slicelock.client.ground import ground_of
 from slicelock.companion import Party, close_all
 from slicelock.picture import Picture, RequestView, SliceView
 from slicelock.settings import Settings
