@@ -7,11 +7,14 @@ the turn was asked for.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import Any
 
 from slicelock.protocol import Part
+
+log = logging.getLogger("slicelock")
 
 API, CONTEXT = "opentelemetry.trace", "opentelemetry.context"
 NS = 1_000_000_000
@@ -31,7 +34,16 @@ class Trace:
         self._held_ns = time.time_ns()
 
     def end(self, part: Part, job: str, failure: BaseException | None) -> None:
-        """The turn is over, or will not begin: `failure` says why, if it was not yielded."""
+        """The turn is over, or will not begin: `failure` says why, if it was not yielded.
+
+        Never raises: a span processor that fails keeps no turn from ending, and no holder from hearing of it.
+        """
+        try:
+            self._end(part, job, failure)
+        except Exception:
+            log.exception("turn %s could not be traced", part.id)
+
+    def _end(self, part: Part, job: str, failure: BaseException | None) -> None:
         tracer = self._api.get_tracer("slicelock")
         ended = time.time_ns()
         whole = tracer.start_span(

@@ -185,8 +185,8 @@ class BaseTurn(ABC):
             self._ground.observer.meter.leave(self.phase, self._since, time.monotonic())
 
     def _let_go(self, slices: tuple[str, ...]) -> tuple[str, ...]:
-        """Have them no more here; what the yield call names: none for the whole turn. LeaseLost when it is over
-        already, TurnError when there is nothing to yield."""
+        """Have them no more here; what the yield call names: none for the whole turn. LeaseLost when it is
+        over already, TurnError when there is nothing to yield."""
         if self._part.loss:
             self._held = False
             raise self._part.loss

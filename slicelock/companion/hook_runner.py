@@ -81,11 +81,13 @@ class HookRunner:
         key = _key(command)
         if key not in self._accepted and key not in self.answers:
             self._accepted.add(key)
-            self._put(command)
+            self._queue.put(command)
+        self._ensure_running()  # for one that comes again too: perhaps no thread could be started for it
 
     def call(self, work: Callable[[], None]) -> None:
         """Run a user's callback on this thread."""
-        self._put(work)
+        self._queue.put(work)
+        self._ensure_running()
 
     def taken(self, answers: tuple[HookAnswer, ...]) -> None:
         """Redis has these answers."""
@@ -98,8 +100,7 @@ class HookRunner:
             self._queue.put(None)
         return self._thread
 
-    def _put(self, item: HookCommand | Callable[[], None]) -> None:
-        self._queue.put(item)
+    def _ensure_running(self) -> None:
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="slicelock-hooks", daemon=True)
             self._thread.start()
@@ -184,7 +185,7 @@ def _on_loop(offer: Offer, method: Callable[[], Coroutine[Any, Any, Any]]) -> An
             return work.result(LOOP_LOOK_S)
         except TimeoutError:
             if work.done():
-                raise  # the hook's own
+                return work.result()  # it has ended by now, or the error is its own
             _running(offer, work)
 
 

@@ -308,7 +308,10 @@ class Companion:
         for part in lost:
             note_loss(self.ledger.who, part)
             if owner := part.owner and part.owner():
-                owner.notice(part)
+                try:
+                    owner.notice(part)
+                except Exception:
+                    log.exception("the holder of turn %s could not be told of its loss", part.id)
 
 
 def _wake(part: Part) -> None:

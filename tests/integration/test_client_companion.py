@@ -99,6 +99,11 @@ class World:
         wait_until(lambda: self.store.beats() >= wanted)
 
 
+class Deaf:
+    def notice(self, lost: Part) -> None:
+        raise ZeroDivisionError
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
@@ -168,6 +173,18 @@ def test_scenario_15_errors_that_last_end_a_turn_without_agents_at_its_deadline(
     assert 0 <= time.monotonic() - held.deadline < 0.2
     assert isinstance(held.loss, errors.Expired)
     assert not world.ledger.open_parts
+
+
+def test_a_holder_that_cannot_be_told_keeps_no_other_from_hearing(world: World) -> None:
+    other = part("b", lane="other")
+    other.owner = Deaf
+    world.ledger.open(other)
+    other.fences, other.agentless, other.deadline = {"b": 7}, True, time.monotonic()
+    held = world.hold(agentless=True, lease_s=0.0)
+    world.store.answer = lambda command: errors.StoreUnavailable("away")
+    world.companion.ensure_running()
+    wait_until(lambda: world.told == [held])
+    assert isinstance(other.loss, errors.Expired)
 
 
 def test_errors_that_last_leave_a_turn_with_agents_unconfirmed(world: World) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -117,6 +118,20 @@ def test_a_command_under_way_or_answered_is_not_repeated() -> None:
     assert hook.log == ["offload"]
 
 
+def test_a_command_for_which_no_thread_could_be_started_runs_when_it_comes_again(
+    runner: HookRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    runner.offers = [Offer(Recorder(), (), None)]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            runner.submit(command(1, "offload"))
+    assert run(runner, 1, "offload")["outcome"] == "done"
+
+
 def test_a_failure_is_answered_and_reload_runs_afterwards(
     runner: HookRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +185,26 @@ async def test_coroutines_run_on_the_loop_that_registered_them(runner: HookRunne
     assert (await asyncio.to_thread(run, runner, 1, "offload"))["bytes"] == 7
     await asyncio.to_thread(run, runner, 2, "reload")
     assert hook.loops == [loop, loop]
+
+
+async def test_a_coroutine_that_ends_just_after_a_look_has_not_failed(
+    runner: HookRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Future[int]):
+        def result(self, timeout: float | None = None) -> int:
+            if self.done():
+                return super().result()
+            self.set_result(7)
+            raise TimeoutError
+
+    def begun(work: Coroutine[Any, Any, int], _loop: object) -> Late:
+        work.close()
+        return Late()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", begun)
+    runner.offers = [Offer(Coroutines(), (), asyncio.get_running_loop())]
+    answer = await asyncio.to_thread(run, runner, 1, "offload")
+    assert (answer["outcome"], answer["bytes"]) == ("done", 7)
 
 
 def test_a_reason_is_one_line(runner: HookRunner) -> None:

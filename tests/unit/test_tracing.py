@@ -91,6 +91,17 @@ def test_a_turn_that_did_not_begin(clock: list[int]) -> None:
     ]
 
 
+def test_a_program_whose_tracing_fails_has_its_turns_all_the_same(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> SimpleNamespace:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Api, "start_span", broken)
+    assert traced(clock, part(0, moved=False), ended=3 * S) == []
+    assert "turn run/main/0 could not be traced" in caplog.text
+
+
 def test_without_opentelemetry_nothing_of_it_is_asked_for() -> None:
     gone = "import sys; sys.modules['opentelemetry'] = None"
     code = f"{gone}; import slicelock.client.tracing as t; print(t.begin())"
