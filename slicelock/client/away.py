@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from slicelock.client.absence import Absence, resolving
-from slicelock.client.block import refuse_generator
+from slicelock.client.block import refuse_coroutine, refuse_generator, waits_as_coroutine
 from slicelock.client.turn import AsyncTurn, Turn, check_timeout, current
 from slicelock.errors import TurnError
 from slicelock.keys import check_name
@@ -128,13 +127,13 @@ class Away:
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: the turn is given up for the time of each call."""
         refuse_generator(func, "time away")
-        if inspect.iscoroutinefunction(func):
+        if waits_as_coroutine(func):
             return cast(Callable[P, T], self._around(cast(Callable[P, Awaitable[Any]], func)))
 
         @functools.wraps(func)
         def while_away(*args: P.args, **kwargs: P.kwargs) -> T:
             with Away(self._phase, self._timeout):
-                return func(*args, **kwargs)
+                return refuse_coroutine(func(*args, **kwargs), func, "time away")
 
         return while_away
 

@@ -16,13 +16,34 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def waits_as_coroutine(func: Callable[..., Any]) -> bool:
+    """Whether its call makes a coroutine; also that of an object, which has it in `__call__`."""
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(type(func).__call__)
+
+
 def refuse_generator(func: Callable[..., Any], what: str) -> None:
     """A generator's body runs after the call has returned, so nothing around the call covers it."""
-    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(kind(func) or kind(type(func).__call__) for kind in kinds):
         raise TypeError(
-            f"{getattr(func, '__qualname__', func)} is a generator: it would run after the {what} had ended. "
+            f"{_named(func)} is a generator: it would run after the {what} had ended. "
             "Use a `with` block inside it."
         )
+
+
+def refuse_coroutine(result: T, func: Callable[..., Any], what: str) -> T:
+    """What a plain function returned, unless it is a coroutine: that has not begun either."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(
+            f"{_named(func)} returned a coroutine, which would run after the {what} had ended. "
+            "Decorate what makes it instead, or make this an `async def`."
+        )
+    return result
+
+
+def _named(func: Callable[..., Any]) -> str:
+    return str(getattr(func, "__qualname__", func))
 
 
 def raise_loss(turn: BaseTurn, failure: BaseException | None) -> None:
@@ -64,14 +85,14 @@ class TurnBlock:
     def __call__(self, func: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: each call takes a turn and yields it. A coroutine function waits as one."""
         refuse_generator(func, "turn")
-        if inspect.iscoroutinefunction(func):
+        if waits_as_coroutine(func):
             block = AsyncTurnBlock(self._acquire_async)
             return cast(Callable[P, T], block(cast(Callable[P, Awaitable[Any]], func)))
 
         @functools.wraps(func)
         def with_turn(*args: P.args, **kwargs: P.kwargs) -> T:
             with TurnBlock(self._acquire, self._acquire_async):
-                return func(*args, **kwargs)
+                return refuse_coroutine(func(*args, **kwargs), func, "turn")
 
         return with_turn
 
@@ -104,10 +125,9 @@ class AsyncTurnBlock:
     def __call__(self, func: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate a coroutine function: each call takes a turn and yields it."""
         refuse_generator(func, "turn")
-        if not inspect.iscoroutinefunction(func):
-            name = getattr(func, "__qualname__", func)
+        if not waits_as_coroutine(func):
             raise TypeError(
-                f"{name} is not a coroutine function, so it cannot await an AsyncSlice. Use Slice."
+                f"{_named(func)} is not a coroutine function, so it cannot await an AsyncSlice. Use Slice."
             )
 
         @functools.wraps(func)

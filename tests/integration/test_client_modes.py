@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -221,11 +221,32 @@ class TestDecorators:
         async def async_numbers() -> AsyncIterator[int]:
             yield 1
 
-        for generator in (numbers, async_numbers):
+        class Numbers:
+            def __call__(self) -> Iterator[int]:
+                yield 1
+
+        for generator in (numbers, async_numbers, Numbers()):
             with pytest.raises(TypeError, match="is a generator"):
                 mine.turn()(generator)
             with pytest.raises(TypeError, match="is a generator"):
                 slicelock.away()(generator)
+
+    def test_of_an_object_whose_call_is_a_coroutine_function(self, mine: Slice) -> None:
+        class Generate:
+            async def __call__(self) -> bool:
+                return slicelock.current_turn() is not None
+
+        assert asyncio.run(mine.turn()(Generate())())
+
+    def test_a_plain_function_that_returns_a_coroutine_is_refused(self, mine: Slice) -> None:
+        async def generate() -> None: ...
+
+        def wrapper() -> Coroutine[Any, Any, None]:
+            return generate()
+
+        for decorated in (mine.turn()(wrapper), mine.turn()(slicelock.away()(wrapper))):
+            with pytest.raises(TypeError, match="wrapper returned a coroutine"):
+                decorated()
 
     def test_a_plain_function_is_refused_by_an_async_slice(self, looker: ThreadSide) -> None:
         def plain() -> None: ...
