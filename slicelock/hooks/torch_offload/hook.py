@@ -65,7 +65,7 @@ class TorchOffload:
         self._places: ByDevice = {}  # what is away, or on its way
         self._closed = ClosedModules()
         self._lock = threading.RLock()
-        self._expecting: set[int] = set()  # optimizers whose next step is waited for
+        self._expecting: dict[int, Any] = {}  # the handles of optimizers whose next step is waited for
         self.last = Moved(0)
         self._foresee_after_step(self._foresee())
 
@@ -134,6 +134,8 @@ class TorchOffload:
         """Give the pinned memory back. What is offloaded is reloaded first."""
         with self._lock:
             self._bring_back()
+            while self._expecting:  # a step would have it pinned again
+                self._expecting.popitem()[1].remove()
             self._fleet.close()
 
     # ------------------------------------------------------------ offload
@@ -298,17 +300,16 @@ class TorchOffload:
         for optimizer in found.optimizers:
             known = id(optimizer) in self._expecting
             if not known and hasattr(optimizer, "register_step_post_hook"):
-                self._expecting.add(id(optimizer))
                 self._expect_step(optimizer)
 
     def _expect_step(self, optimizer: Any) -> None:
         def after(*_: object) -> None:
-            handle.remove()
-            self._expecting.discard(id(optimizer))
-            with suppress(SlicelockError):  # the step has nothing to do with it; the offload will tell
-                self._foresee()
+            with self._lock, suppress(SlicelockError):  # the step has no part in it; the offload will tell
+                if handle := self._expecting.pop(id(optimizer), None):
+                    handle.remove()
+                    self._foresee()
 
-        handle = optimizer.register_step_post_hook(after)
+        self._expecting[id(optimizer)] = optimizer.register_step_post_hook(after)
 
 
 @contextmanager
