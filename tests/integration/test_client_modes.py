@@ -246,7 +246,7 @@ class TestDecorators:
 
         for decorated in (mine.turn()(wrapper), mine.turn()(slicelock.away()(wrapper))):
             with pytest.raises(TypeError, match="wrapper returned a coroutine"):
-                decorated()
+                _ = decorated()
 
     def test_a_plain_function_is_refused_by_an_async_slice(self, looker: ThreadSide) -> None:
         def plain() -> None: ...
