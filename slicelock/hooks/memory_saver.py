@@ -52,16 +52,15 @@ class MemorySaver:
 
     def offload(self) -> Moved:
         """Pause what is not paused. SnapshotFailed when the library was never used in this process."""
-        if self._paused:
-            return Moved(0)
         self._refuse_unused()
         begun = time.monotonic()
         tags = self._book.awake(self._tag)
         if not tags:
             return Moved(0)
         self._settle()
-        self._taken = None
-        before, free = self._memory.addresses(), self._free()
+        ours = self._taken or frozenset()  # of a pause or a resume that failed half-way
+        before = {one: pool for one, pool in self._memory.addresses().items() if one not in ours}
+        self._taken, free = None, self._free()
         try:
             for tag in tags:
                 self._book.pause(tag, ours=True)
@@ -101,9 +100,13 @@ class MemorySaver:
         return "What had been paused is resumed."
 
     def _resume(self) -> None:
-        while self._paused:
-            self._book.resume(self._paused[-1], ours=True)
-            self._paused = self._paused[:-1]
+        try:
+            while self._paused:
+                self._book.resume(self._paused[-1], ours=True)
+                self._paused = self._paused[:-1]
+        finally:
+            if self._taken is not None:
+                self._taken &= self._memory.addresses().keys() if self._paused else frozenset()
 
     def _refuse_unused(self) -> None:
         if getattr(self._saver, "_impl", None) is None:

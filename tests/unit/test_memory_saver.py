@@ -362,6 +362,59 @@ def test_a_pause_that_fails_half_way_is_undone_only_where_there_is_room(
     assert saver.paused == {"cache"}
 
 
+def test_a_pause_that_failed_half_way_goes_on_where_it_has_ended(
+    saver: Library, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    saver.allocate("more", GIB)
+    original = hook._book._pause
+
+    def fail(tag: str | None) -> None:
+        if tag == "weights":
+            device.free = 0
+            raise RuntimeError("CUDA error")
+        original(tag)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hook._book, "_pause", fail)
+        with pytest.raises(SnapshotFailed):
+            hook.offload()
+    assert saver.paused == {"more", "cache"}
+    assert hook.offload() == 5 * GIB
+    assert saver.paused == {"more", "cache", "weights"}
+    device.free = 5 * GIB - 1
+    with pytest.raises(RestoreFailed, match=r"5\.00 GiB are to come back"):
+        hook.reload()
+    device.free = 5 * GIB
+    hook.reload()
+    assert saver.paused == {"cache"}
+
+
+def test_a_resume_that_failed_half_way_needs_room_for_the_rest_alone(
+    saver: Library, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = MemorySaver()
+    saver.pause("cache")
+    saver.allocate("more", GIB)
+    hook.offload()
+    original = hook._book._resume
+
+    def fail(tag: str | None) -> None:
+        if tag == "more":
+            raise RuntimeError("CUDA error")
+        original(tag)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hook._book, "_resume", fail)
+        with pytest.raises(RuntimeError):
+            hook.reload()
+    assert saver.paused == {"more", "cache"}
+    device.free = GIB
+    hook.reload()
+    assert saver.paused == {"cache"}
+
+
 def test_a_library_that_was_never_used_has_nothing_to_pause(saver: Library) -> None:
     saver._impl = None
     with pytest.raises(SnapshotFailed, match=r"has not been used in this process.*enable_cpu_backup=True"):
