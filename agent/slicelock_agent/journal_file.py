@@ -70,9 +70,9 @@ class JournalFile:
     def _shorten(self) -> None:
         """Write the file anew; it stays as it is when there is no room for another one."""
         with contextlib.suppress(OSError):
-            fd, self._size = _written(self.path, self.items)
-            self.close()
-            self._fd = fd
+            old = self._fd
+            self._fd, self._size = _written(self.path, self.items)
+            os.close(old)  # a network's file system may tell only now of what it could not store
         self._long = max(LONG, 2 * self._size)
 
 

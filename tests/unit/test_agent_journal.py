@@ -136,6 +136,24 @@ def test_a_long_file_is_made_short(journal: Journal, monkeypatch: pytest.MonkeyP
     assert reopened(journal).page("s").top == 19_999
 
 
+def test_an_old_file_that_does_not_close_well_stops_no_writing(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = os.close
+
+    def complaining(fd: int) -> None:
+        close(fd)
+        raise OSError(errno.EDQUOT, "over quota")
+
+    page = journal.page("s")
+    monkeypatch.setattr(journal._file, "_long", 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", complaining)
+        page.adopt(70)
+    page.adopt(80)
+    assert reopened(journal).page("s").top == 80
+
+
 def test_a_long_file_stays_when_there_is_no_room_for_another(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
