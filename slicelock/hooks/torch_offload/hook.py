@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import threading
 import time
 from collections.abc import Generator, Iterable
@@ -64,7 +65,7 @@ class TorchOffload:
         self._graphs_elsewhere = graphs_elsewhere
         self._places: ByDevice = {}  # what is away, or on its way
         self._closed = ClosedModules()
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._expecting: dict[int, Any] = {}  # the handles of optimizers whose next step is waited for
         self.last = Moved(0)
         self._foresee_after_step(self._foresee())
@@ -79,6 +80,7 @@ class TorchOffload:
         reason and the way out, when it cannot be; then everything is on the device as before, or the
         message says what is not.
         """
+        self._refuse_child()
         with self._lock, _without_collections(), _opened(exchange) as page:
             if self._places and all(place.away for place in self._all_places()):
                 return Moved(0)
@@ -92,6 +94,7 @@ class TorchOffload:
         RestoreFailed, with the numbers, when there is no room or loading again what was discarded fails; then
         nothing is on the device and everything is whole in host memory, so that it can be tried again.
         """
+        self._refuse_child()
         with self._lock, _without_collections(), _opened(exchange) as page:
             if not self._away():
                 return Moved(0)
@@ -122,8 +125,10 @@ class TorchOffload:
         also those that had no room in the host pool and stayed, are copied from there: that uses the device,
         whoever has it. A DTensor's copy is its local shard; what is neither tensor, dict, list nor tuple is
         passed on as it is. ConfigurationError when it is not clear which thing is meant, for FSDP1, which
-        would gather on the device, for a ShardedTensor, and for sparse and quantized tensors.
+        would gather on the device, for a ShardedTensor, for sparse and quantized tensors, and in a forked
+        child.
         """
+        self._refuse_child()
         with self._lock:
             meant = self._which(thing)
             if isinstance(meant, self._torch.nn.Module):
@@ -252,6 +257,14 @@ class TorchOffload:
         self._places = {}
 
     # ------------------------------------------------------------ what both use
+
+    def _refuse_child(self) -> None:
+        """A forked child has no host copies: to read there would end it (SIGSEGV)."""
+        if os.getpid() != self._process:
+            raise ConfigurationError(
+                "This process was forked from the one whose tensors these are, and has no copy of them.",
+                advice="Call state_dict() in the parent, and give the child what it returns.",
+            )
 
     def _all_places(self) -> list[Place]:
         return [place for places in self._places.values() for place in places]

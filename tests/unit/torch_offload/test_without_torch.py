@@ -1,8 +1,9 @@
-"""What a step of an optimizer sets going: memory is pinned for the state that it has made. Without torch."""
+"""TorchOffload with a stand-in for torch: what a step of an optimizer sets going, and a forked child."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from slicelock.errors import ConfigurationError
 from tests.support.torch_machine import HostMachine
 
 SIZE = 1 << 20
@@ -108,4 +110,15 @@ def test_a_step_beside_an_offload_makes_no_second_pool(
     assert hook.offload() == SIZE
     stepping.join()
     assert made == [0]
+    assert hook.reload() == SIZE
+
+
+@pytest.mark.parametrize("call", ["offload", "reload", "state_dict"])
+def test_a_forked_child_has_nothing_to_read(offload: Any, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    hook = offload(Optimizer(Tensor()))
+    hook.offload()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(ConfigurationError, match="forked"):
+            getattr(hook, call)()
     assert hook.reload() == SIZE
