@@ -116,23 +116,29 @@ class HostPool:
         self._wanted = 0  # blocks
         self._begun: set[int] = set()
         self._done: set[int] = set()
-        self._threads, self._running = threads or _some_processors(), 0
+        self._threads, self._running = threads or _some_processors(), set[threading.Thread]()
         self._changed = threading.Condition()
         _pools.add(self)
 
     def ahead(self, nbytes: int) -> None:
         """Grow to hold `nbytes`, in the background."""
         with self._changed:
-            self.reason = ""
+            self.reason = "the process ends" if _ending.is_set() else ""
+            if self.reason:
+                return
             self._want(min(-(-nbytes // self.block), self._blocks))
-            for _ in range(min(self._threads, len(self._missing())) - self._running):
+            for _ in range(min(self._threads, len(self._missing())) - len(self._running)):
                 thread = threading.Thread(target=self._work, name="slicelock-pinning", daemon=True)
                 try:
+                    self._running.add(thread)
                     thread.start()
                 except RuntimeError as failure:  # the limit of threads, or the interpreter ends
+                    self._running.discard(thread)
                     self.reason = "" if self._running else f"no thread can be started: {failure}"
                     break
-                self._running += 1
+                except BaseException:
+                    self._running.discard(thread)  # it may have started all the same, and ends at once
+                    raise
 
     def ensure(self, nbytes: int) -> int:
         """Wait until the pool holds `nbytes` or cannot grow; how many bytes it holds."""
@@ -185,13 +191,15 @@ class HostPool:
     def _next(self) -> int | None:
         """The next block to make; None, and one thread less, when there is none or it may not be."""
         with self._changed:
+            if threading.current_thread() not in self._running:
+                return None
             missing = [] if self.reason else self._missing()
             if missing:
                 self.reason = self._taken()
             if missing and not self.reason:
                 self._begun.add(missing[0])
                 return missing[0]
-            self._running -= 1
+            self._running.discard(threading.current_thread())
             if self.reason and not self._running:
                 log.info("the host pool stays at %s: %s", readable(self.ready), self.reason)
             self._changed.notify_all()
@@ -225,11 +233,13 @@ class HostPool:
 
 
 _pools: weakref.WeakSet[HostPool] = weakref.WeakSet()
+_ending = threading.Event()
 
 
 def _stop_all() -> None:
     """Python ends threads that outlive it in the middle of a call; one that is in PyTorch's C++ code then
     would take the whole process with it (SIGABRT)."""
+    _ending.set()  # a hook may be under way, which is waited for after this
     for pool in list(_pools):
         pool.stop()
 

@@ -121,7 +121,10 @@ def test_a_process_at_its_limits_is_not_waited_for(
 
 
 ENDING = """
-import os, sys, threading, time
+import atexit, os, sys, threading, time
+
+if sys.argv[1] == "late":  # before the pool's own, so it comes after it: as a hook that is waited for
+    atexit.register(lambda: pool.ahead(64 << 20))
 from slicelock.hooks.torch_offload.address_space import AddressSpace
 from slicelock.hooks.torch_offload.pool import Allowance, HostPool
 
@@ -134,6 +137,8 @@ class Pinner:
 
 pinning = threading.Event()
 pool = HostPool(AddressSpace(64 << 20), Pinner(), Allowance(64 << 20), block=2 << 20, threads=2)
+if sys.argv[1] == "late":
+    sys.exit()
 pool.ahead(64 << 20)
 pinning.wait()
 if sys.argv[1] == "fork":
@@ -155,6 +160,28 @@ def test_a_process_ends_no_thread_in_the_middle_of_pinning() -> None:
     code, said = _ends("at once")
     assert code == 0
     assert 0 < said.count("begun") == said.count("ended") < 32
+
+
+def test_a_process_begins_no_pinning_at_its_end() -> None:
+    code, said = _ends("late")
+    assert (code, said) == (0, [])
+
+
+def test_an_interrupt_while_a_thread_is_started_leaves_nothing_to_wait_for(
+    make: Callable[..., HostPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, start = make(), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("threading.Thread.start", interrupted)
+        pool.ahead(SIZE)
+    wait_until(lambda: "slicelock-pinning" not in {one.name for one in threading.enumerate()})
+    assert pool.settle(10)
+    assert pool.ensure(SIZE) == SIZE
 
 
 def test_a_forked_child_waits_for_no_thread_of_its_parent() -> None:
