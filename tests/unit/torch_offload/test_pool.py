@@ -124,7 +124,7 @@ ENDING = """
 import atexit, os, sys, threading, time
 
 if sys.argv[1] == "late":  # before the pool's own, so it comes after it: as a hook that is waited for
-    atexit.register(lambda: pool.ahead(64 << 20))
+    atexit.register(lambda: (pool.ahead(64 << 20), pinning.wait(0.2)))
 from slicelock.hooks.torch_offload.address_space import AddressSpace
 from slicelock.hooks.torch_offload.pool import Allowance, HostPool
 
