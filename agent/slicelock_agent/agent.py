@@ -265,7 +265,8 @@ class Agent:
             await asyncio.sleep(HOUSEKEEPING_S)
             self._locks.keep_young()
             assert self._registry is not None
-            self._registry.look_again()
+            if self._registry.look_again():
+                self._pulse.wake()
             if await self._declarer.declare_again(set(self._pulse.unknown)):
                 self._pulse.wake()
 

@@ -223,16 +223,18 @@ class Registry:
 
     # ------------------------------------------------------------ looking processes up
 
-    def look_again(self) -> None:
-        """Look once more for processes that could not be seen."""
+    def look_again(self) -> bool:
+        """Look once more for processes that could not be seen; whether one is seen now. What it is known by was
+        passed over before, so that all of its run is to be told again.
+        """
+        seen = False
         for run in self.runs.values():
-            unseen = {
-                text: one.identity
-                for text, one in run.processes.items()
-                if one.found.presence in UNTOUCHED and one.listed
-            }
-            if unseen:
-                self._meet(run, unseen, listed=True)
+            missed = [one for one in run.processes.items() if one[1].found.presence in UNTOUCHED]
+            unseen = {text: one.identity for text, one in missed if one.listed}
+            self._meet(run, unseen, listed=True)
+            if any(run.processes[text].found.presence is Presence.HERE for text in unseen):
+                seen, run.rev = True, UNKNOWN_REV
+        return seen
 
     def close(self) -> None:
         for run in self.runs.values():

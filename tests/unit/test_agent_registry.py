@@ -1,6 +1,7 @@
 """What the agent learns of runs: real processes watched, broken and hostile entries left out."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -169,6 +170,25 @@ async def test_a_process_that_cannot_be_seen_may_be_alive(
     assert registry.dead(["r"]) == expected
     registry.learn({"r": told(2, **{GONE: entry()})})
     assert registry.dead(["r"]) == {"r"}
+
+
+async def test_the_hooks_of_a_process_that_is_seen_late_are_told_again(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_many(_pid: int) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    facts = {"r": told(7, **{identity(): entry(hooks=[{"name": "TorchOffload"}])})}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pidfd_open", too_many)
+        registry.learn(facts)
+        assert not registry.look_again()
+    assert registry.known(()) == {"r": "7"}
+    assert registry.look_again()
+    assert registry.known(()) == {"r": ""}
+    registry.learn(facts)
+    assert registry.moves_itself("r", "s")
+    assert not registry.look_again()
 
 
 # ---------------------------------------------------------------- what others wrote
