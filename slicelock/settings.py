@@ -17,6 +17,7 @@ from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel
 from slicelock.variables import PREFIX, Variables
+from slicelock.words import clean
 
 WAYS = ("hooks", "cuda", "kill")
 """All ways to evict a run, the gentlest first. `cuda`: from outside, whatever the device, so that
@@ -96,6 +97,15 @@ class StoreSettings(Variables):
                 given = {**given, name: _secret(name, Path(str(path)))}
         return given
 
+    @field_validator("redis_user", "redis_password", "sentinel_user", "sentinel_password")
+    @classmethod
+    def _texts(cls, value: SecretStr | str | None) -> SecretStr | str | None:
+        try:
+            (value.get_secret_value() if isinstance(value, SecretStr) else value or "").encode()
+        except UnicodeEncodeError:
+            raise ValueError("its value is not UTF-8 text, as Redis takes it; set it as such") from None
+        return value
+
     @field_validator("pool")
     @classmethod
     def _pool(cls, value: str) -> str:
@@ -134,7 +144,7 @@ def _secret(name: str, path: Path) -> str:
         secret = path.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {path} cannot be read: {why}") from None
+        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {clean(str(path))} cannot be read: {why}") from None
     if not secret:
         raise ValueError(f"{PREFIX}{name.upper()}_FILE: {path} is empty")
     return secret
@@ -333,7 +343,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
             return value
         ways = tuple(part.strip() for part in value.split(","))
         if unknown := set(ways).difference(WAYS):
-            raise ValueError(f"{', '.join(sorted(unknown))} is not among {', '.join(WAYS)}")
+            raise ValueError(f"{clean(', '.join(sorted(unknown)))} is not among {', '.join(WAYS)}")
         return ways
 
     @field_validator("allow_uids", mode="before")
@@ -343,7 +353,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
             return value
         users = [part.strip() for part in value.split(",") if part.strip()]
         if wrong := [user for user in users if not user.isdecimal()]:
-            raise ValueError(f"{', '.join(wrong)} is no user's number; use numbers, as `id -u` prints")
+            raise ValueError(f"{clean(', '.join(wrong))} is no user's number; use numbers, as `id -u` prints")
         return tuple(map(int, users))
 
     @model_validator(mode="after")

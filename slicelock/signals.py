@@ -14,8 +14,8 @@ def ending() -> tuple[signal.Signals, ...]:
 
 
 def end_as_others() -> None:
-    """Let signals that ask to end do so also in the first process of a container, which the kernel spares what
-    has no handler: whoever stops it would have to kill it."""
+    """Let signals that ask to end do so in the first process of a container too: the kernel keeps from it
+    those that have no handler, and whoever stops it would have to kill it."""
     if os.getpid() == 1:
         for number in ending()[1:]:  # of Ctrl-C Python takes care
             signal.signal(number, lambda got, _: os._exit(128 + got))

@@ -52,7 +52,7 @@ class Agent:
         self._settings, self._slices, self._version = settings, slices, version
         self._boot = boot_id()
         self._path = settings.state_dir / f"{settings.pool}.{settings.node}.journal"
-        self._new = not self._path.exists()
+        self._new = not os.access(self._path, os.F_OK)
         settings.url()  # the one setting that has no default
         self._store = AsyncStore(settings, name=f"agent-{settings.node}")
         self._watch = PrimaryWatch(settings, lambda: None)  # what is cut is opened again without being told

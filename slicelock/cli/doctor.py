@@ -105,7 +105,7 @@ def clock_steps(settings: StoreSettings, *, served: bool) -> Finding:
 
 def this_machine(given: AgentSettings) -> Iterator[Finding]:
     """What an agent on this machine would find."""
-    state = next(one for one in (given.state_dir, *given.state_dir.parents) if one.exists())
+    state = next(one for one in (given.state_dir, *given.state_dir.parents) if os.access(one, os.F_OK))
     yield finding(
         "state folder",
         not os.access(state, os.W_OK),
@@ -113,7 +113,7 @@ def this_machine(given: AgentSettings) -> Iterator[Finding]:
         "An agent of this user cannot write there; set SLICELOCK_STATE_DIR or change its rights.",
         Severity.WARNING,
     )
-    memory = given.sim_dir if given.sim_dir.exists() else Path("/dev/shm")
+    memory = given.sim_dir if os.access(given.sim_dir, os.F_OK) else Path("/dev/shm")
     free = shutil.disk_usage(memory).free if memory.exists() else 0
     yield finding(
         "shared memory",

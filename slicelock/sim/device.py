@@ -79,7 +79,7 @@ class SimDevice:
         settings = SimSettings.load(sim_device=device)
         name = _device_name(settings.sim_device)
         path, job = _path(settings, name), Settings.load()
-        if not path.exists() and job.mode in (Mode.OFF, Mode.OBSERVE):
+        if not os.access(path, os.F_OK) and job.mode in (Mode.OFF, Mode.OBSERVE):
             return cls(name, *_private(settings.sim_capacity))
         attached = cls(name, path, path.with_suffix(".record.jsonl"))
         attached._whole_run = job.run or ""
@@ -95,7 +95,7 @@ class SimDevice:
         settings = settings or SimSettings.load()
         name = _device_name(name)
         path = _path(settings, name)
-        if create and not path.exists():
+        if create and not os.access(path, os.F_OK):
             files.own_folder(path.parent)
             with files.explained(f"make the simulated device {path}"):
                 _make(path, settings.sim_capacity)

@@ -28,7 +28,7 @@ def explained(doing: str) -> Generator[None]:
 
 def _remedy(failure: OSError) -> str:
     match failure.errno:
-        case errno.ENOSPC | errno.EDQUOT:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return "Free some of /dev/shm, make it larger, or set a smaller SLICELOCK_SIM_CAPACITY."
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return "Set SLICELOCK_SIM_DIR to a folder in shared memory that you may write."
@@ -55,7 +55,10 @@ def own_folder(folder: Path) -> None:
 def reserve(fd: int, size: int) -> None:
     """Give a file its bytes now, so that full shared memory is an error here rather than SIGBUS at some later
     write."""
-    os.posix_fallocate(fd, 0, size)
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OverflowError:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG)) from None
 
 
 @contextmanager

@@ -6,16 +6,18 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import redis
 
 from slicelock import scripts
 from slicelock.cli import checks, checks_redis
+from slicelock.cli.doctor import this_machine
 from slicelock.cli.failures import ExitCode
 from slicelock.embedded import EmbeddedServer
 from slicelock.findings import Finding, Severity
-from slicelock.settings import Settings
+from slicelock.settings import AgentSettings, Settings
 from slicelock.store.probe import TRIALS, ServerFacts
 from tests.cli.conftest import Call
 from tests.cli.test_render import NODE, PICTURE, SLICE
@@ -186,3 +188,11 @@ def test_what_is_tried_covers_what_the_scripts_call() -> None:
         for name in re.findall(r"redis\.p?call\('([A-Z]+)'", path.read_text())
     }
     assert called - implied - {words[0] for words in TRIALS} == set()
+
+
+def test_folders_that_nobody_can_look_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path("/", "n" * 300)  # no name that a file can have
+    monkeypatch.setenv("SLICELOCK_SIM_DIR", str(folder))
+    monkeypatch.setenv("SLICELOCK_STATE_DIR", str(folder))
+    looked_at = [one.check for one in this_machine(AgentSettings.load())]
+    assert looked_at == ["state folder", "shared memory"]

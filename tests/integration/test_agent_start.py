@@ -105,6 +105,8 @@ def stored(agents: AgentStage) -> dict[str, Any]:
         ({"beat": "0.3", "silent": "0.4"}, 3, "must be at most half of"),
         ({"silent": "86400"}, 3, "SLICELOCK_SILENT: 86400 s"),
         ({"state_dir": "/proc/nothing"}, 3, "--state-dir"),
+        ({"state_dir": f"/tmp/{'n' * 300}"}, 3, "File name too long. Name a folder"),
+        ({"sim_capacity": "9" * 20}, 1, "File too large. Free some"),
         ({"sim_dir": "/proc/nothing"}, 3, "Device sim:d cannot be held"),
     ],
 )

@@ -114,6 +114,26 @@ def test_a_bad_value_is_told_with_what_is_allowed(
     assert str(caught.value) == f"SLICELOCK_{name}: {value!r} is not allowed; use {allowed}."
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "REDIS_USER",
+        "REDIS_PASSWORD",
+        "REDIS_PASSWORD_FILE",
+        "SENTINEL_USER",
+        "SENTINEL_PASSWORD",
+        "SENTINEL_PASSWORD_FILE",
+        "FALLBACK",
+        "ALLOW_UIDS",
+    ],
+)
+def test_what_is_not_utf_8_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"SLICELOCK_{name}", "/\udcff")
+    with pytest.raises(ConfigurationError, match=f"SLICELOCK_{name}: .*(not|no) ") as caught:
+        AgentSettings.load()
+    str(caught.value).encode()
+
+
 def test_every_setting_is_explained_in_our_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its type: pydantic's own words and the values of secrets show nowhere."""
     for kind in EVERY:

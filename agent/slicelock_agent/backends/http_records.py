@@ -43,9 +43,10 @@ class ServerRecords:
         return {}
 
     def _forget_the_dead(self) -> None:
-        for path in self._folder.iterdir() if self._folder.is_dir() else ():
-            if has_ended(path.name):
-                path.unlink(missing_ok=True)
+        with suppress(OSError):  # nothing is there, or nobody may look
+            for path in self._folder.iterdir():
+                if has_ended(path.name):
+                    path.unlink(missing_ok=True)
 
 
 def has_ended(process: str) -> bool:
