@@ -224,9 +224,8 @@ class Registry:
     # ------------------------------------------------------------ looking processes up
 
     def look_again(self) -> bool:
-        """Look once more for processes that could not be seen; whether one is seen now. What it is known by
-        was passed over before, so that all of its run is to be told again.
-        """
+        """Look once more for processes that could not be seen; whether one is seen now. Its hooks were passed
+        over before, so that all of its run is to be told again."""
         seen = False
         for run in self.runs.values():
             missed = [one for one in run.processes.items() if one[1].found.presence in UNTOUCHED]
