@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from typing import Self
 
 from slicelock import children
 from slicelock.errors import ConfigurationError, StoreUnavailable
-from slicelock.scratch import scratch
+from slicelock.scratch import scratch, temporary
 
 NAMES = ("valkey-server", "redis-server")
 START_S = 10.0
@@ -144,7 +143,10 @@ class EmbeddedServer(children.Block):
                 self.kill()
                 log = (self.directory / "server.log").read_text(errors="replace").strip().splitlines()
                 why = log[-1] if log else "it said nothing"
-                raise StoreUnavailable(f"The embedded server ({self.binary}) did not start: {why}")
+                raise StoreUnavailable(
+                    f"The embedded server ({self.binary}) did not start: {why}",
+                    advice="Remedy what its own words name, and start it again.",
+                )
             time.sleep(0.005)
 
     def _answers(self) -> bool:
@@ -179,7 +181,7 @@ def _binary(given: str | Path | None) -> Path:
 
 
 def _parent() -> Path:
-    parent = Path(tempfile.gettempdir())
+    parent = temporary()
     return parent if len(str(parent)) + SCRATCH_NAME < SOCKET_PATH_LIMIT else Path("/tmp")
 
 

@@ -12,6 +12,16 @@ from pathlib import Path
 from slicelock.errors import ConfigurationError
 
 
+def temporary() -> Path:
+    """The folder for temporary files; ConfigurationError when there is none."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        raise ConfigurationError(
+            "There is no folder for temporary files that can be written.", advice="Set TMPDIR to one."
+        ) from None
+
+
 @contextmanager
 def scratch(parent: Path, purpose: str) -> Generator[Path]:
     """A new folder in `parent`, gone at the end. First removes those for this `purpose` of killed owners.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from slicelock.bench.figures import Goal
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import ConfigurationError
 from slicelock.local_agent import LocalAgent
-from slicelock.scratch import scratch
+from slicelock.scratch import scratch, temporary
 
 SLICE = "duty"
 BUSY_SHARE = 0.4
@@ -183,7 +182,7 @@ def stage(device: str, way: str) -> Generator[Mapping[str, str]]:
     """A server and an agent with the one GPU; yields the jobs' environment."""
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedServer())
-        folder = stack.enter_context(scratch(Path(tempfile.gettempdir()), "bench"))
+        folder = stack.enter_context(scratch(temporary(), "bench"))
         pool = {"SLICELOCK_REDIS_URL": server.url, "SLICELOCK_POOL": "bench"}
         if device.startswith("sim:"):
             pool["SLICELOCK_SIM_DIR"] = str(stack.enter_context(scratch(SHARED_MEMORY, "bench")))

@@ -9,13 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from slicelock.bench.figures import Goal, Spread
 from slicelock.bench.line_process import SideProcess
 from slicelock.embedded import EmbeddedServer
 from slicelock.local_agent import LocalAgent
-from slicelock.scratch import scratch
+from slicelock.scratch import scratch, temporary
 
 ROUNDS = 10
 SLICE = "bench"
@@ -136,11 +135,11 @@ def pairs(kinds: tuple[str, ...]) -> Generator[Mapping[str, Pair]]:
 
 def _environment(url: str, stack: ExitStack) -> dict[str, str]:
     memory = stack.enter_context(scratch(Path("/dev/shm"), "bench"))
-    state = stack.enter_context(TemporaryDirectory(prefix="slicelock-bench-"))
+    state = stack.enter_context(scratch(temporary(), "bench"))
     return {
         "SLICELOCK_REDIS_URL": url,
         "SLICELOCK_POOL": "bench",
-        "SLICELOCK_STATE_DIR": state,
+        "SLICELOCK_STATE_DIR": str(state),
         "SLICELOCK_SIM_DIR": str(memory),
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from slicelock.history.page import page
 from slicelock.history.report import report
 from slicelock.identity import ProcessIdentity
 from slicelock.keys import Keys
+from slicelock.scratch import scratch, temporary
 from slicelock.scripts import lua_root
 from slicelock.settings import Settings, StoreSettings
 from slicelock.store import EventReader, Store
@@ -138,9 +138,9 @@ def silent_scripts() -> Generator[Path]:
     text = (lua_root() / "include/tell.lua").read_text(encoding="utf-8")
     silent, found = EVENT.subn("local function event() end", text)
     assert found == 1, "the function that writes events has another form"
-    with tempfile.TemporaryDirectory(prefix="slicelock-silent-") as folder:
-        Path(folder, "tell.lua").write_text(silent, encoding="utf-8")
-        yield Path(folder)
+    with scratch(temporary(), "silent") as folder:
+        (folder / "tell.lua").write_text(silent, encoding="utf-8")
+        yield folder
 
 
 def _pairs(store: Store, run: str) -> Callable[[], None]:

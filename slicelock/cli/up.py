@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from slicelock.cli.failures import UsageError
 from slicelock.embedded import EmbeddedServer
 from slicelock.errors import AgentError, SlicelockError
 from slicelock.local_agent import LocalAgent
-from slicelock.scratch import scratch
+from slicelock.scratch import scratch, temporary
 from slicelock.settings import StoreSettings
 
 DEFAULT_SLICE = "accelerator=sim:0"
@@ -128,7 +127,7 @@ def check_port(port: int | None) -> None:
 def environment(url: str, pool: str, stack: ExitStack, slices: Mapping[str, str]) -> dict[str, str]:
     """The variables for the agent and for other shells; their folders go when the stack does."""
     env = {"SLICELOCK_REDIS_URL": url, "SLICELOCK_POOL": pool}
-    env["SLICELOCK_STATE_DIR"] = str(stack.enter_context(scratch(Path(tempfile.gettempdir()), "up")))
+    env["SLICELOCK_STATE_DIR"] = str(stack.enter_context(scratch(temporary(), "up")))
     simulated = [one for devices in slices.values() for one in devices.split(",") if one.startswith("sim:")]
     if simulated:
         devices = stack.enter_context(scratch(SHARED_MEMORY, "up"))

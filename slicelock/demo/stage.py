@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from slicelock.demo.plays import Play
 from slicelock.demo.told import ToldRecord
 from slicelock.embedded import EmbeddedServer
 from slicelock.local_agent import LocalAgent
-from slicelock.scratch import scratch
+from slicelock.scratch import scratch, temporary
 from slicelock.settings import AgentSettings, StoreSettings
 from slicelock.sim.record import Record, RecordReader
 from slicelock.variables import PREFIX
@@ -71,7 +70,7 @@ class Stage:
         self._stack.close()
 
     def _set_up(self) -> None:
-        self.folder = self._stack.enter_context(scratch(Path(tempfile.gettempdir()), "demo"))
+        self.folder = self._stack.enter_context(scratch(temporary(), "demo"))
         self.devices = self._stack.enter_context(scratch(SHARED_MEMORY, "demo"))
         self._recorded = RecordReader(self.devices / f"{self.play.device.removeprefix('sim:')}.record.jsonl")
         server = self._stack.enter_context(EmbeddedServer())

@@ -71,8 +71,9 @@ def test_ends_when_its_parent_is_killed() -> None:
 
 def test_a_server_that_does_not_start_says_why() -> None:
     server = EmbeddedServer(options={"maxmemory-policy": "nonsense"})
-    with pytest.raises(StoreUnavailable, match=r"did not start: .+"), server:
+    with pytest.raises(StoreUnavailable, match=r"did not start: .+") as caught, server:
         pass
+    assert "its own words" in caught.value.advice, "that of another server's clients would lead astray"
     assert not server.directory.exists()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from slicelock.embedded import EmbeddedServer
 from slicelock.errors import ConfigurationError
 from slicelock.scratch import scratch
 
@@ -42,3 +45,12 @@ def test_a_place_where_nothing_can_be_made(tmp_path: Path) -> None:
         scratch(tmp_path / "missing", "test"),
     ):
         pass
+
+
+def test_no_folder_for_temporary_files_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(ConfigurationError, match=r"can be written\. Set TMPDIR"):
+        EmbeddedServer()
