@@ -18,6 +18,7 @@ from slicelock.companion.hook_runner import HookRunner
 from slicelock.companion.schedule import Schedule
 from slicelock.errors import SlicelockError, StoreTimeout, StoreUnavailable
 from slicelock.keys import Keys
+from slicelock.loops import running_loop
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.protocol.notes import note_loss
 from slicelock.settings import Settings
@@ -105,7 +106,7 @@ class Companion:
 
     def stop(self) -> None:
         """End the threads and close the connections. What is under way is waited for: calls for 2 s, hooks
-        for 30 s.
+        for 30 s, but not by an event loop.
         """
         until = time.monotonic() + STOP_S
         self.retire()
@@ -113,7 +114,8 @@ class Companion:
         _join(self._thread, _left(until))
         self._watch.close(_left(until))
         self.ear.close(_left(until))
-        if not _join(hooks, HOOK_S):
+        # In a loop that this call blocks, a hook may be waiting for that loop.
+        if not _join(hooks, HOOK_S if running_loop() is None else _left(until)):
             log.warning("the process ends while a hook is still at work")
 
     # ------------------------------------------------------------ the thread

@@ -304,3 +304,10 @@ def test_a_hook_that_never_ends_is_not_waited_for_for_ever(
     monkeypatch.setattr(thread, "HOOK_S", 0.01)
     assert not _busy_at_its_end(world, 0.5)
     assert "while a hook is still at work" in caplog.text
+
+
+async def test_an_event_loop_does_not_wait_for_a_hook_that_may_need_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "STOP_S", 0.01)
+    assert not _busy_at_its_end(world, 0.5)
