@@ -1,9 +1,12 @@
-"""Which signals ask a program to end."""
+"""Which signals ask a program to end, and how it hears of them."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from types import FrameType
 
 
 def ending() -> tuple[signal.Signals, ...]:
@@ -11,6 +14,20 @@ def ending() -> tuple[signal.Signals, ...]:
     terminal."""
     hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGINT, signal.SIGTERM, *hung_up)
+
+
+@contextmanager
+def handled(
+    numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Generator[None]:
+    """While the block runs, these signals go to the handler; afterwards all is as it was. Needs the main
+    thread."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def end_as_others() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -17,7 +16,7 @@ from slicelock.bench.figures import Goal
 from slicelock.cli import options, render
 from slicelock.cli.app import Commands, app
 from slicelock.cli.console import progress, show, show_json
-from slicelock.signals import ending
+from slicelock.signals import ending, handled
 
 group = Commands(
     help="Measure slicelock, each time with the floor beside it, in the same run on the same server.",
@@ -164,22 +163,18 @@ def measuring() -> Generator[Callable[[str], None]]:
             ended.append(number)
             check()
 
-    # Ctrl-C unwinds by itself.
-    before = {number: signal.signal(number, end) for number in ending()[1:]}
-    try:
-        with progress() as show_progress:
+    with handled(ending()[1:], end):  # Ctrl-C unwinds by itself
+        try:
+            with progress() as show_progress:
 
-            def tell(line: str) -> None:
-                check()  # again: Python drops what is raised while a process is being forked
-                show_progress(line)
+                def tell(line: str) -> None:
+                    check()  # again: Python drops what is raised while a process is being forked
+                    show_progress(line)
 
-            yield tell
-    except Exception:
-        check()  # libraries make errors of their own out of what interrupts them
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+                yield tell
+        except Exception:
+            check()  # libraries make errors of their own out of what interrupts them
+            raise
 
 
 def lengths_of(text: str) -> list[int]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from rich.text import Text
 from slicelock import logs
 from slicelock.errors import LeaseLost
 from slicelock.settings import LogSettings
-from slicelock.signals import ending
+from slicelock.signals import ending, handled
 from slicelock.words import clean
 
 PIPED_WIDTH = 160  # lines for grep should not be folded at a terminal's 80
@@ -71,9 +70,5 @@ def progress() -> Generator[Callable[[str], None]]:
 def stopping() -> Generator[Callable[[], bool]]:
     """What asks to end is noted; a question that tells whether it came."""
     came: list[int] = []
-    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in ending()}
-    try:
+    with handled(ending(), lambda number, _: came.append(number)):
         yield lambda: bool(came)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

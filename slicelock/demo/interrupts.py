@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
-from slicelock.signals import ending
+from slicelock.signals import ending, handled
 
 
 class Interrupts:
@@ -33,9 +33,5 @@ class Interrupts:
 def held_back() -> Generator[Interrupts]:
     """While the block runs, signals are only remembered; needs the main thread."""
     interrupts = Interrupts()
-    before = {number: signal.signal(number, interrupts.note) for number in ending()}
-    try:
+    with handled(ending(), interrupts.note):
         yield interrupts
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

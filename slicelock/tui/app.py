@@ -10,11 +10,11 @@ import signal
 import sys
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from queue import Empty
 
 from slicelock.settings import StoreSettings
-from slicelock.signals import ending
+from slicelock.signals import ending, handled
 from slicelock.tui.keyboard import Keyboard
 from slicelock.tui.model import View
 from slicelock.tui.paint import Painter
@@ -186,16 +186,12 @@ class App:
     def _signals(self) -> Generator[Bell]:
         """Signals are noted, and ring the bell; afterwards all is as it was."""
         numbers = (*ending(), signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
-        bell = Bell()
-        before = {number: signal.signal(number, lambda got, _: self._came.append(got)) for number in numbers}
-        old = signal.set_wakeup_fd(bell.target, warn_on_full_buffer=False)
-        try:
-            yield bell
-        finally:
-            signal.set_wakeup_fd(old)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            bell.close()
+        with closing(Bell()) as bell, handled(numbers, lambda number, _: self._came.append(number)):
+            old = signal.set_wakeup_fd(bell.target, warn_on_full_buffer=False)
+            try:
+                yield bell
+            finally:
+                signal.set_wakeup_fd(old)
 
 
 def _stop() -> None:

@@ -53,6 +53,16 @@ async def inside(
     await asyncio.to_thread(looker.close)
 
 
+async def on_its_way_back(looker: ThreadSide) -> tuple[Together, Turn]:
+    """One that waits for its turn, and the turn that another run has meanwhile."""
+    group = Together(1)
+    await group.all_inside.wait()
+    other = await asyncio.to_thread(looker.acquire, "a", run="r2")
+    group.end(0)
+    await wait_until_async(lambda: len(looker.requests()) == 2)
+    return group, other
+
+
 @pytest.fixture(params=["plain", "async"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Whose turn it is: a thread's, or an event loop's."""
@@ -131,11 +141,7 @@ async def test_one_that_is_cancelled_on_its_way_back_waits_no_more(
     mine: Slice, looker: ThreadSide, kind: str
 ) -> None:
     async def body(turn: Turn | AsyncTurn) -> None:
-        group = Together(1)
-        await group.all_inside.wait()
-        other = await asyncio.to_thread(looker.acquire, "a", run="r2")
-        group.end(0)
-        await wait_until_async(lambda: len(looker.requests()) == 2)
+        group, other = await on_its_way_back(looker)
         group.tasks[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await group.tasks[0]
@@ -150,11 +156,7 @@ async def test_one_that_is_cancelled_before_it_has_left_goes_on_inside_the_turn_
     mine: Slice, looker: ThreadSide, kind: str
 ) -> None:
     async def body(turn: Turn | AsyncTurn) -> None:
-        group = Together(1)
-        await group.all_inside.wait()
-        other = await asyncio.to_thread(looker.acquire, "a", run="r2")
-        group.end(0)
-        await wait_until_async(lambda: len(looker.requests()) == 2)
+        group, other = await on_its_way_back(looker)
         late = Together(1).tasks[0]  # waits for the turn, to give it up at once
         await asyncio.sleep(0)
         late.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -222,19 +223,26 @@ def test_graphs_paused_before_the_hook_are_refused_with_the_way_out(saver: Libra
     assert MemorySaver().offload() == 7 * GIB
 
 
+def failing_at(
+    tag: str, original: Callable[[str | None], None], at_once: Callable[[], None] = lambda: None
+) -> Callable[[str | None], None]:
+    """A pause or resume that fails for this tag, after something else has happened."""
+
+    def fail(one: str | None) -> None:
+        if one == tag:
+            at_once()
+            raise RuntimeError("CUDA error")
+        original(one)
+
+    return fail
+
+
 def test_a_pause_that_fails_half_way_is_undone(saver: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = MemorySaver()
     saver.pause("cache")
     saver.allocate("more", GIB)
     book = saver.__dict__[memory_saver.BOOK]
-    original = book._pause
-
-    def fail(tag: str | None) -> None:
-        if tag == "weights":
-            raise RuntimeError("CUDA error")
-        original(tag)
-
-    monkeypatch.setattr(book, "_pause", fail)
+    monkeypatch.setattr(book, "_pause", failing_at("weights", book._pause))
     with pytest.raises(SnapshotFailed, match=r"CUDA error What had been paused is resumed"):
         hook.offload()
     assert saver.paused == {"cache"}
@@ -247,14 +255,7 @@ def test_a_pause_that_fails_half_way_is_undone_only_where_there_is_room(
     hook = MemorySaver()
     saver.pause("cache")
     saver.allocate("more", GIB)
-    original = hook._book._pause
-
-    def fail(tag: str | None) -> None:
-        if tag == "weights":
-            device.free = GIB - 1
-            raise RuntimeError("CUDA error")
-        original(tag)
-
+    fail = failing_at("weights", hook._book._pause, lambda: setattr(device, "free", GIB - 1))
     monkeypatch.setattr(hook._book, "_pause", fail)
     with pytest.raises(
         SnapshotFailed, match=r"CUDA error What had been paused stays so until a reload: cuda:0"
@@ -272,14 +273,7 @@ def test_a_pause_that_failed_half_way_goes_on_where_it_has_ended(
     hook = MemorySaver()
     saver.pause("cache")
     saver.allocate("more", GIB)
-    original = hook._book._pause
-
-    def fail(tag: str | None) -> None:
-        if tag == "weights":
-            device.free = 0
-            raise RuntimeError("CUDA error")
-        original(tag)
-
+    fail = failing_at("weights", hook._book._pause, lambda: setattr(device, "free", 0))
     with monkeypatch.context() as patched:
         patched.setattr(hook._book, "_pause", fail)
         with pytest.raises(SnapshotFailed):
@@ -302,15 +296,8 @@ def test_a_resume_that_failed_half_way_needs_room_for_the_rest_alone(
     saver.pause("cache")
     saver.allocate("more", GIB)
     hook.offload()
-    original = hook._book._resume
-
-    def fail(tag: str | None) -> None:
-        if tag == "more":
-            raise RuntimeError("CUDA error")
-        original(tag)
-
     with monkeypatch.context() as patched:
-        patched.setattr(hook._book, "_resume", fail)
+        patched.setattr(hook._book, "_resume", failing_at("more", hook._book._resume))
         with pytest.raises(RuntimeError):
             hook.reload()
     assert saver.paused == {"more", "cache"}
