@@ -71,27 +71,41 @@ def cut(server: EmbeddedServer) -> None:
         client.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
 
-async def grant(kind: str, given: StoreSettings, *before: Callable[[], None]) -> AcquireReply:
-    """The answer to a question for the turn; `before`: what happens once the connection is open."""
+async def grant(kind: str, given: StoreSettings, *before: Callable[[], None], k: int = 1) -> AcquireReply:
+    """The answer to question `k` for the turn; `before`: what happens once the connection is open."""
     if kind == "async":
         made = AsyncStore(given)
         try:
             await made.run(Cancel("other", "j1", "main", 1))
             for step in before:
                 step()
-            return await made.run(acquire())
+            return await made.run(acquire(k))
         finally:
             await made.aclose()
     with closing(Store(given)) as store:
         store.run(Cancel("other", "j1", "main", 1))
         for step in before:
             step()
-        return store.run(acquire())
+        return store.run(acquire(k))
+
+
+async def grant_in_time(kind: str, given: StoreSettings, late: str) -> AcquireReply:
+    """The answer of the first try at which the replica was in time, which on a busy machine it may not be.
+    `late` is what the refusal of the others says: their grant was taken back."""
+    for k in range(1, 10):
+        try:
+            return await grant(kind, given, k=k)
+        except errors.NotReplicated as refusal:
+            if late not in str(refusal):
+                raise
+    pytest.fail("the replica was never in time")
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_a_confirmed_grant_counts(kind: str, primary: EmbeddedServer) -> None:
-    assert (await grant(kind, settings(primary.url, store_timeout=5.0))).outcome == "HELD"
+    assert (
+        await grant_in_time(kind, settings(primary.url, store_timeout=5.0), "0 of 1 replicas")
+    ).outcome == "HELD"
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -103,7 +117,9 @@ async def test_an_unconfirmed_grant_does_not(kind: str, primary: EmbeddedServer)
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_more_replicas_than_there_are_confirm_nothing(kind: str, primary: EmbeddedServer) -> None:
     with pytest.raises(errors.NotReplicated, match="1 of 2 replicas"):
-        await grant(kind, settings(primary.url, wait_replicas=2, store_timeout=2.0))
+        await grant_in_time(
+            kind, settings(primary.url, wait_replicas=2, store_timeout=2.0), "0 of 2 replicas"
+        )
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
