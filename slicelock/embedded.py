@@ -21,6 +21,7 @@ from typing import Self
 from slicelock import children
 from slicelock.errors import ConfigurationError, StoreUnavailable
 from slicelock.scratch import scratch, temporary
+from slicelock.shortage import explained
 
 NAMES = ("valkey-server", "redis-server")
 START_S = 10.0
@@ -60,11 +61,11 @@ class EmbeddedServer(children.Block):
     ) -> None:
         self.binary = _binary(binary)
         self.appendonly, self.options = appendonly, dict(options or {})
+        self.port = free_port() if port == 0 else port
         self._scratch = ExitStack()
         self.directory = (
             Path(directory) if directory else self._scratch.enter_context(scratch(_parent(), "server"))
         )
-        self.port = free_port() if port == 0 else port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -92,14 +93,11 @@ class EmbeddedServer(children.Block):
     def start(self) -> Self:
         """Start the server unless it runs, and wait until it answers; StoreUnavailable when it does not."""
         if self._process is None:
-            with (self.directory / "server.log").open("wb") as log:
-                self._process = children.start(
-                    self._command(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            self._await_answer()
+            try:
+                self._start()
+            except BaseException:
+                self.kill()
+                raise
         return self
 
     def stop(self) -> None:
@@ -114,6 +112,18 @@ class EmbeddedServer(children.Block):
         """End the server and remove its temporary directory."""
         self.stop()
         self._scratch.close()
+
+    def _start(self) -> None:
+        look = f"Look whether it can be run, and {self.directory} be written."
+        with explained(f"The embedded server ({self.binary}) cannot be started", look):
+            with (self.directory / "server.log").open("wb") as log:
+                self._process = children.start(
+                    self._command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            self._await_answer()
 
     def _command(self) -> list[str]:
         settings = {
@@ -168,7 +178,8 @@ class EmbeddedServer(children.Block):
 
 
 def _binary(given: str | Path | None) -> Path:
-    found = Path(given) if given else find_server()
+    with explained("No server binary can be looked for", "Give its path."):
+        found = Path(given) if given else find_server()
     if found is None or not found.is_file():
         raise ConfigurationError(
             f"There is no server binary {given}."
@@ -187,6 +198,6 @@ def _parent() -> Path:
 
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens at just now."""
-    with socket.socket() as probe:
+    with explained("No free port can be found", "Give one."), socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

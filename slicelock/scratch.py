@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slicelock.errors import ConfigurationError
+from slicelock.shortage import remedy
 
 
 def temporary() -> Path:
@@ -30,13 +31,13 @@ def scratch(parent: Path, purpose: str) -> Generator[Path]:
     """
     # The name tells the owner, by pid namespace and pid: containers may share a folder.
     prefix = f"slicelock-{purpose}-{Path('/proc/self/ns/pid').stat().st_ino}-"
-    _sweep(parent, prefix)
     try:
+        _sweep(parent, prefix)
         made = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
     except OSError as failure:
         raise ConfigurationError(
             f"No folder can be made in {parent}: {failure.strerror}.",
-            advice="Free space or change its rights.",
+            advice=remedy(str(failure)) or "Free space or change its rights.",
         ) from None
     try:
         yield made

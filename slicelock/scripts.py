@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from slicelock.shortage import explained
+
 INCLUDE = re.compile(r'^--- @include "([a-z_]+)"$')
 
 
@@ -39,10 +41,13 @@ def lua_root() -> Path:
 def _texts(root: Path) -> Mapping[str, str]:
     """Every file of the folder by its name, read at once: a job runs for days, and by its first cancel
     another version may have been installed, or there may be no descriptor left to open a file with."""
-    return {
-        path.relative_to(root).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
-        for path in root.rglob("*.lua")
-    }
+    with explained(f"slicelock's scripts in {root} cannot be read", "Install slicelock anew."):
+        return {
+            path.relative_to(root).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+            for folder in (root, root / "include")
+            for path in folder.iterdir()  # a glob may find nothing where it cannot look
+            if path.suffix == ".lua"
+        }
 
 
 def render(name: str, overlay: Path | None = None) -> str:

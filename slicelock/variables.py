@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from slicelock.errors import ConfigurationError
 from slicelock.exits import UsageError
+from slicelock.shortage import remedy
 
 PREFIX = "SLICELOCK_"
 FILE = Path(".env")
@@ -85,7 +86,7 @@ def _check_file() -> None:
         why = f"line {broken} is not NAME=VALUE"
     raise ConfigurationError(
         f"The settings file {FILE.absolute()} cannot be read: {why}.",
-        advice="Correct or remove it, or start from another folder.",
+        advice=remedy(why) or "Correct or remove it, or start from another folder.",
     )
 
 

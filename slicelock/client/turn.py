@@ -258,7 +258,7 @@ class BaseTurn(ABC):
             if (party := self._party_to_tell()) is None:
                 return 0
             if party.evictor and not given:
-                await asyncio.to_thread(party.evictor.ask, self._part.slices_left, self._part.lane)
+                await party.evictor.ask_in_loop(self._part.slices_left, self._part.lane)
             flow = give_back(party.ledger, self._part, given)
             return self._yielded(party, await party.async_store().drive(flow))
         except BaseException as failure:

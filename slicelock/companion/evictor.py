@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from dataclasses import replace
 
 from slicelock.companion.inbox import ThreadInbox
 from slicelock.companion.launch import short_name
-from slicelock.errors import SlicelockError
+from slicelock.errors import SlicelockError, StoreUnavailable
 from slicelock.events import EVICTING
 from slicelock.protocol import Ledger, Part, Who, Wish, acquire, give_back
+from slicelock.shortage import explained, start
 from slicelock.store import Store
 
 log = logging.getLogger("slicelock")
@@ -31,8 +33,20 @@ class Evictor:
         asked = threading.Event()
         part = Part(Wish(slices, lane, phase=EVICTING), self.who.run)
         work = threading.Thread(target=self._take, args=(part, asked), name="slicelock-evictor", daemon=True)
-        work.start()
-        asked.wait(ASKED_S)
+        try:
+            start(work)
+        except StoreUnavailable as failure:
+            _not_had(slices, failure)
+        else:
+            asked.wait(ASKED_S)
+
+    async def ask_in_loop(self, slices: tuple[str, ...], lane: str) -> None:
+        """As `ask`, without blocking the event loop."""
+        try:
+            with explained("The loop's thread for it cannot be started", "Try again."):
+                await asyncio.to_thread(self.ask, slices, lane)
+        except StoreUnavailable as failure:
+            _not_had(slices, failure)
 
     def _take(self, part: Part, asked: threading.Event) -> None:
         part.inbox = inbox = _Noticed(asked)
@@ -40,9 +54,13 @@ class Evictor:
             self._store.drive(acquire(self.ledger, part), inbox)
             self._store.drive(give_back(self.ledger, part))
         except SlicelockError as failure:
-            log.warning("the empty turn on %s was not had: %s", " ".join(part.wish.slices), failure)
+            _not_had(part.wish.slices, failure)
         finally:
             asked.set()
+
+
+def _not_had(slices: tuple[str, ...], failure: SlicelockError) -> None:
+    log.warning("the empty turn on %s was not had: %s", " ".join(slices), failure)
 
 
 class _Noticed(ThreadInbox):

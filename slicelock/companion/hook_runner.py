@@ -14,9 +14,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast, runtime_checkable
 
+from slicelock.errors import StoreUnavailable
 from slicelock.exchange_place import page_of
 from slicelock.identity import ProcessIdentity
 from slicelock.protocol import HookAnswer, HookCommand
+from slicelock.shortage import start
 
 log = logging.getLogger("slicelock")
 
@@ -75,6 +77,7 @@ class HookRunner:
         self._accepted: set[tuple[str, str]] = set()
         self._queue: SimpleQueue[HookCommand | Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     def submit(self, command: HookCommand) -> None:
         """Run a command, unless it is under way or has been answered already."""
@@ -82,12 +85,12 @@ class HookRunner:
         if key not in self._accepted and key not in self.answers:
             self._accepted.add(key)
             self._queue.put(command)
-        self._ensure_running()  # for one that comes again too: perhaps no thread could be started for it
+        self.go_on()
 
     def call(self, work: Callable[[], None]) -> None:
         """Run a user's callback on this thread."""
         self._queue.put(work)
-        self._ensure_running()
+        self.go_on()
 
     def taken(self, answers: tuple[HookAnswer, ...]) -> None:
         """Redis has these answers."""
@@ -100,10 +103,16 @@ class HookRunner:
             self._queue.put(None)
         return self._thread
 
-    def _ensure_running(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
+    def go_on(self) -> None:
+        """Have a thread for what waits. There may be none to be had; then this is to be called again."""
+        with self._starting:
+            if self._queue.empty() or (self._thread is not None and self._thread.is_alive()):
+                return
             self._thread = threading.Thread(target=self._run, name="slicelock-hooks", daemon=True)
-            self._thread.start()
+            try:
+                start(self._thread)
+            except StoreUnavailable as failure:
+                log.error("hooks and callbacks have to wait: %s", failure)  # noqa: TRY400 - it says it all
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:

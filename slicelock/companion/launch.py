@@ -15,6 +15,7 @@ from slicelock.identity import ProcessIdentity
 from slicelock.keys import NAME
 from slicelock.protocol import Who
 from slicelock.settings import Settings
+from slicelock.shortage import explained
 
 RUN_VARIABLE = "SLICELOCK_RUN"
 NO_RENDEZVOUS = ("", "none")  # torchrun's run id when no --rdzv-id was given
@@ -61,7 +62,7 @@ def who_am_i(settings: Settings, environ: MutableMapping[str, str]) -> Who:
         job=job,
         member=member or "0",
         members=members,
-        process=str(ProcessIdentity.of()),
+        process=_identity(),
         uid=os.getuid(),
         lease_ms=round(settings.lease * 1000),
         wait_ms=round(settings.wait_lease_s * 1000),
@@ -100,8 +101,15 @@ def _rendezvous(environ: Mapping[str, str]) -> str:
             "torchrun was started on several nodes without --rdzv-id, so this run has no name of its own.",
             advice=f"Give torchrun a new --rdzv-id for each launch, or set {RUN_VARIABLE}.",
         )
-    launcher = str(ProcessIdentity.of(os.getppid()))  # all workers of one node have the same parent
+    launcher = _identity(os.getppid())  # all workers of one node have the same parent
     return f"torchrun-{hashlib.sha1(launcher.encode(), usedforsecurity=False).hexdigest()[:12]}"
+
+
+def _identity(pid: int | None = None) -> str:
+    """This process's, or another one's."""
+    whose = "This process" if pid is None else f"The process {pid}"
+    with explained(f"{whose} cannot be told from others", "Look whether /proc is mounted, with all of it."):
+        return str(ProcessIdentity.of() if pid is None else ProcessIdentity.of(pid))
 
 
 def _slurm_step(environ: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from slicelock.loops import running_loop
 from slicelock.protocol import Ledger, Part, Waker, absorb, beat, end_dropped, next_deadline, overdue
 from slicelock.protocol.notes import note_loss
 from slicelock.settings import Settings
+from slicelock.shortage import start
 from slicelock.store import Hint, Outage, PrimaryWatch, Store, Subscription
 
 log = logging.getLogger("slicelock")
@@ -42,13 +43,14 @@ class Companion:
         self.ledger = ledger
         self.on_ready: list[Waker] = []  # woken once the messages are subscribed
         self._ledgers = {each.who.run: each for each in (ledger, *others)}
-        self.hooks = HookRunner(self.send_answers)
         self._store, self._timeout = store, settings.store_timeout
         keys = Keys(settings.pool)
         channels = [keys.run_channel(run) for run in self._ledgers]
-        self._subscription = Subscription(settings, channels, beside=store)
+        subscription = Subscription(settings, channels, beside=store)
+        self.ear = Ear(subscription, self._heed, self._waits)
+        self._subscription = subscription  # not before: should there be no ear, it goes at once
+        self.hooks = HookRunner(self.send_answers)
         self._watch = PrimaryWatch(settings, self._switch)
-        self.ear = Ear(self._subscription, self._heed, self._waits)
         self._schedule, self._outage = Schedule(settings.renew), Outage()
         self._thread: threading.Thread | None = None
         self._stopped = self._hurried = self._answering = self._switched = False
@@ -77,7 +79,7 @@ class Companion:
             self._thread = threading.Thread(
                 target=self._run, args=(token,), name="slicelock-companion", daemon=True
             )
-            self._thread.start()
+            start(self._thread)
         self._watch.start()
 
     def hurry(self) -> None:
@@ -294,6 +296,7 @@ class Companion:
             _wake(part)
         for command in news.commands:
             self.hooks.submit(command)
+        self.hooks.go_on()
 
     def _missed(self, failure: SlicelockError) -> None:
         self._failure = failure
@@ -322,8 +325,9 @@ def _wake(part: Part) -> None:
 
 
 def _join(thread: threading.Thread | None, patience: float) -> bool:
-    """Whether a thread has ended, within so many seconds; one that asks for its own end need not."""
-    if thread is None or thread is threading.current_thread():
+    """Whether a thread has ended, within so many seconds; one that asks for its own end need not, nor one
+    that could not be started."""
+    if thread is None or thread is threading.current_thread() or not thread.is_alive():
         return True
     thread.join(patience)
     return not thread.is_alive()

@@ -13,6 +13,7 @@ from redis import connection as links
 
 from slicelock.errors import ConfigurationError
 from slicelock.settings import StoreSettings
+from slicelock.shortage import remedy
 
 Address = tuple[str, int]
 
@@ -243,5 +244,6 @@ def _readable(variable: str, path: Path) -> str:
             return str(path)
     except OSError as error:
         raise ConfigurationError(
-            f"{variable}: the file {path} cannot be read: {error.strerror}.", advice="Correct the path."
+            f"{variable}: the file {path} cannot be read: {error.strerror}.",
+            advice=remedy(str(error)) or "Correct the path.",
         ) from None

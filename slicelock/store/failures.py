@@ -19,6 +19,7 @@ from redis.exceptions import (
 )
 
 from slicelock.errors import ConfigurationError, SlicelockError, StoreError, StoreTimeout, StoreUnavailable
+from slicelock.shortage import remedy
 
 CLOSED = "The connection to Redis was closed, since this party of the pool has ended."
 # The server has refused the call for reasons that pass; nothing was done.
@@ -99,10 +100,10 @@ def _full(text: str, place: str) -> StoreUnavailable:
 def _unreached(text: str, place: str, *, sent: bool) -> StoreError:
     if sent:
         return StoreTimeout(f"Redis at {place} did not answer: {text}. The call may have been carried out.")
-    return StoreUnavailable(
-        f"Redis at {place} cannot be reached: {text}.",
-        advice="Check SLICELOCK_TLS_CA, SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY; the server's "
+    check = (
+        "Check SLICELOCK_TLS_CA, SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY; the server's "
         "certificate has to name the host as the URL does."
         if TLS.search(text)
-        else "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS.",
+        else "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS."
     )
+    return StoreUnavailable(f"Redis at {place} cannot be reached: {text}.", advice=remedy(text) or check)

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from slicelock.errors import StoreUnavailable
 from slicelock.settings import StoreSettings
+from slicelock.shortage import explained
 from slicelock.store.address import target_of
 from slicelock.store.connect import AsyncLink, Dialer, Link, cut, pack
 from slicelock.store.failures import explain
@@ -43,7 +44,10 @@ class Endpoint:
 
     async def find_async(self, patience: float) -> Primary | None:
         """As `find`, without holding up the event loop."""
-        return None if self.route is None else await asyncio.to_thread(self.find, patience)
+        if self.route is None:
+            return None
+        with explained("The Sentinels cannot be asked", "Try again."):
+            return await asyncio.to_thread(self.find, patience)
 
     def limit(self, patience: float) -> float:
         """How long to wait for a server to be connected and to say what it is."""

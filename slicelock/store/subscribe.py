@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from slicelock.errors import StoreTimeout, StoreUnavailable
 from slicelock.settings import StoreSettings
+from slicelock.shortage import explained
 from slicelock.store.connect import pack
 from slicelock.store.failures import explain
 from slicelock.store.hints import Hint
@@ -67,10 +68,19 @@ def _confirms(reply: Any) -> bool:
 
 
 class Bell:
-    """Ends another thread's waiting; safe to ring from any thread and signal handler, also when closed."""
+    """Ends another thread's waiting; safe to ring from any thread and signal handler, also when closed.
+
+    It is closed when nobody has it any more: whoever should do so may not have come into being.
+    """
+
+    _fd = -1
 
     def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        with explained("Messages from Redis cannot be waited for", "Try again."):
+            self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def __del__(self) -> None:
+        self.close()
 
     def fileno(self) -> int:
         """The descriptor that can be read once it has been rung; -1 when closed."""

@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from slicelock.errors import SlicelockError
 from slicelock.retry import Retry
 from slicelock.settings import StoreSettings
+from slicelock.shortage import start
 from slicelock.store.address import Address
 from slicelock.store.connect import Link, socket_of
 from slicelock.store.opening import Endpoint, opened
@@ -122,7 +123,7 @@ class PrimaryWatch:
             self._thread = threading.Thread(
                 target=self._run, args=(route, self._bell), name="slicelock-watch", daemon=True
             )
-            self._thread.start()
+            start(self._thread)
 
     def close(self, patience: float = STOP_S) -> None:
         """End the thread and its connections; for good. A look under way is waited for, `patience` seconds at
@@ -132,7 +133,7 @@ class PrimaryWatch:
         if self._thread is None or self._bell is None:
             return
         self._bell.ring()
-        if self._thread is not threading.current_thread():
+        if self.alive and self._thread is not threading.current_thread():
             self._thread.join(patience)
 
     # ------------------------------------------------------------ the thread

@@ -10,8 +10,9 @@ import pytest
 
 from slicelock import embedded
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import ConfigurationError, StoreUnavailable
+from slicelock.errors import ConfigurationError, SlicelockError, StoreUnavailable
 from tests.support.scripts import connect
+from tests.support.shortage import descriptors_left
 from tests.support.wait import wait_until
 
 
@@ -92,3 +93,35 @@ def test_a_port_that_somebody_elses_server_has_is_an_error() -> None:
         EmbeddedServer(port=other.port),
     ):
         pass
+
+
+def test_with_few_descriptors_it_starts_or_says_why() -> None:
+    def starts(left: int) -> bool:
+        server = None
+        try:
+            with descriptors_left(left):
+                server = EmbeddedServer(port=0).start()
+        except SlicelockError as failure:
+            assert "open files" in str(failure)
+            assert "ulimit -n" in failure.advice
+            return False
+        finally:
+            if server:
+                server.close()
+        return True
+
+    assert next(left for left in range(12) if starts(left)) > 1
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o700])
+def test_a_binary_that_cannot_be_run(mode: int, tmp_path: Path) -> None:
+    binary = tmp_path / "server"
+    binary.write_text("nothing that runs")
+    binary.chmod(mode)
+    with pytest.raises(StoreUnavailable, match=r"server\) cannot be started: .*Look whether"):
+        EmbeddedServer(binary=binary).start()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot be started: No such file.*nowhere be written"):
+        EmbeddedServer(directory=tmp_path / "nowhere").start()

@@ -14,6 +14,7 @@ from slicelock.companion import Offer
 from slicelock.companion.hook_runner import HookRunner
 from slicelock.errors import ConfigurationError
 from slicelock.hooks import Hook, SelfOffload
+from tests.support.shortage import no_threads
 from tests.support.wait import wait_until, wait_until_async
 
 
@@ -119,17 +120,21 @@ def test_a_command_under_way_or_answered_is_not_repeated() -> None:
 
 
 def test_a_command_for_which_no_thread_could_be_started_runs_when_it_comes_again(
-    runner: HookRunner, monkeypatch: pytest.MonkeyPatch
+    runner: HookRunner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def no_thread(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     runner.offers = [Offer(Recorder(), (), None)]
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(RuntimeError):
-            runner.submit(command(1, "offload"))
+    with no_threads("slicelock-hooks"):
+        runner.submit(command(1, "offload"))
+    assert "raise the limit" in caplog.text
     assert run(runner, 1, "offload")["outcome"] == "done"
+
+
+def test_a_callback_for_which_no_thread_could_be_started_is_called_later(runner: HookRunner) -> None:
+    called = threading.Event()
+    with no_threads("slicelock-hooks"):
+        runner.call(called.set)
+    runner.go_on()
+    assert called.wait(10)
 
 
 def test_a_failure_is_answered_and_reload_runs_afterwards(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from slicelock import scripts, wire
+from slicelock.errors import StoreUnavailable
+from tests.support.shortage import descriptors_left
 
 
 @pytest.fixture
@@ -70,3 +72,10 @@ def test_the_hash_is_that_of_the_text() -> None:
 @pytest.mark.parametrize("command", wire.SCRIPT_CALLS, ids=lambda command: command.script)
 def test_every_script_renders_completely(command: type[wire.ScriptCall]) -> None:
     assert "@include" not in scripts.load(command.script).text
+
+
+def test_without_a_descriptor_none_is_taken_for_missing(lua: Callable[[str, str], None]) -> None:
+    lua("main", "main")
+    with descriptors_left(0), pytest.raises(StoreUnavailable, match=r"cannot be read.*ulimit"):
+        scripts.render("main")
+    assert scripts.render("main") == "main\n"

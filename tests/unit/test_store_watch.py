@@ -7,8 +7,11 @@ import threading
 
 import pytest
 
+from slicelock.errors import StoreUnavailable
 from slicelock.settings import StoreSettings
+from slicelock.store.aio import AsyncStore
 from slicelock.store.watch import PrimaryWatch
+from tests.support.shortage import no_threads
 from tests.support.wait import wait_until
 
 NOBODY = StoreSettings.load(redis_url="redis+sentinel://127.0.0.1:1,127.0.0.1:2/m")
@@ -43,6 +46,19 @@ def test_two_that_start_it_at_once_start_one_thread() -> None:
     assert not watches()
     watch.start()
     assert not watches(), "closed for good"
+
+
+def test_a_thread_that_could_not_be_started_is_not_waited_for() -> None:
+    watch = PrimaryWatch(NOBODY, lambda: None)
+    with no_threads("slicelock-watch"), pytest.raises(StoreUnavailable, match="slicelock-watch cannot"):
+        watch.start()
+    watch.close()
+
+
+async def test_without_a_thread_to_ask_the_sentinels_it_is_said_so() -> None:
+    with no_threads("asyncio_"), pytest.raises(StoreUnavailable, match="cannot be asked") as caught:
+        await AsyncStore(NOBODY).open()
+    assert "raise the limit" in caught.value.advice
 
 
 def test_what_it_is_woken_with_is_closed_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
