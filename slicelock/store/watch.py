@@ -132,8 +132,11 @@ class PrimaryWatch:
             self._stopped = True
         if self._thread is None or self._bell is None:
             return
+        if not self.alive:  # it could not be started, or has ended
+            self._bell.close()
+            return
         self._bell.ring()
-        if self.alive and self._thread is not threading.current_thread():
+        if self._thread is not threading.current_thread():
             self._thread.join(patience)
 
     # ------------------------------------------------------------ the thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -135,6 +136,26 @@ def test_a_callback_for_which_no_thread_could_be_started_is_called_later(runner:
         runner.call(called.set)
     runner.go_on()
     assert called.wait(10)
+
+
+def test_two_threads_that_need_it_at_once_start_one(
+    runner: HookRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = threading.Barrier(2)
+
+    class Slow(threading.Thread):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                meeting.wait(0.2)  # whoever starts it meets the other on the way
+
+    callers = [threading.Thread(target=runner.call, args=(lambda: None,)) for _ in range(2)]
+    monkeypatch.setattr("slicelock.companion.hook_runner.threading.Thread", Slow)
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [one.name for one in threading.enumerate()].count("slicelock-hooks") == 1
 
 
 def test_a_failure_is_answered_and_reload_runs_afterwards(

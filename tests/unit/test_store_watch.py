@@ -80,3 +80,12 @@ def test_what_it_is_woken_with_is_closed_by_the_thread(monkeypatch: pytest.Monke
     gate.set()
     wait_until(lambda: not watches())
     assert bell.fileno() == -1
+
+
+def test_one_whose_thread_could_not_be_started_leaves_nothing_open() -> None:
+    watch = PrimaryWatch(NOBODY, lambda: None)
+    with no_threads("slicelock-watch"), pytest.raises(StoreUnavailable):
+        watch.start()
+    watch.close()
+    assert watch._bell is not None
+    assert watch._bell.fileno() == -1
