@@ -9,7 +9,8 @@ from typing import Any
 from slicelock.client.block import AsyncTurnBlock, TurnBlock
 from slicelock.client.ground import Ground, ground_of
 from slicelock.client.turn import AsyncTurn, Turn, check_timeout
-from slicelock.errors import ConfigurationError
+from slicelock.companion import serving
+from slicelock.errors import ConfigurationError, NotGranted
 from slicelock.keys import check_name
 from slicelock.protocol import Wish
 from slicelock.settings import Settings
@@ -58,6 +59,12 @@ class _Slices:
 
     def _stand(self) -> Ground:
         """The ground of the next turn: found once, and again after a fork or once the party was closed."""
+        if (name := serving.get()) in self.names:
+            raise NotGranted(
+                f"A hook asked for a turn on {name}, which does not begin before the hook has ended.",
+                advice="Have offload() and reload() move state, and nothing else.",
+                slice=name,
+            )
         ground = self._ground
         if ground and not (ground.party and (ground.party.foreign or ground.party.closed)):
             return ground

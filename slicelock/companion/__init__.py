@@ -7,8 +7,8 @@ woken. `hook_runner` runs hooks on a thread of its own; `evictor` takes the empt
 `always-evict`.
 """
 
-from slicelock.companion.hook_runner import Hook, Offer
+from slicelock.companion.hook_runner import Hook, Offer, serving
 from slicelock.companion.inbox import LoopInbox, ThreadInbox
 from slicelock.companion.party import Party, close_all, party_of
 
-__all__ = ["Hook", "LoopInbox", "Offer", "Party", "ThreadInbox", "close_all", "party_of"]
+__all__ = ["Hook", "LoopInbox", "Offer", "Party", "ThreadInbox", "close_all", "party_of", "serving"]

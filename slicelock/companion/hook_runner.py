@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,11 +20,17 @@ from slicelock.exchange_place import page_of
 from slicelock.identity import ProcessIdentity
 from slicelock.protocol import HookAnswer, HookCommand
 from slicelock.shortage import start
+from slicelock.words import clean
 
 log = logging.getLogger("slicelock")
 
 LOOP_LOOK_S = 1.0  # between two looks whether an event loop still runs
+REASON_LENGTH = 1000  # it is told and stored; the log has all of it
+MOST_BYTES = 1 << 60  # more cannot be told: numbers in Lua are doubles
 LOADED, OFFLOADED, UNSURE = "loaded", "offloaded", "unsure"
+
+serving: ContextVar[str] = ContextVar("slicelock_serving", default="")
+"""In a hook: the slice for whose next turn it is at work."""
 
 
 @runtime_checkable
@@ -78,6 +85,17 @@ class HookRunner:
         self._queue: SimpleQueue[HookCommand | Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
+
+    def offer(self, offer: Offer) -> None:
+        """Have one more hook. The same object again stays one: it serves the slices of both, on the newer
+        loop."""
+        known = next((one for one in self.offers if one.hook is offer.hook), None)
+        if known is None:
+            self.offers.append(offer)
+            return
+        both = dict.fromkeys((*known.slices, *offer.slices))
+        known.slices = tuple(both) if known.slices and offer.slices else ()
+        known.loop = offer.loop or known.loop
 
     def submit(self, command: HookCommand) -> None:
         """Run a command, unless it is under way or has been answered already."""
@@ -147,17 +165,22 @@ class HookRunner:
         offers = [offer for offer in self.offers if not offer.slices or name in offer.slices]
         moved = 0
         for offer in offers if what == "offload" else reversed(offers):
+            before = serving.set(name)  # in this thread, and in the tasks that it gives to event loops
             try:
                 moved += _run_one(offer, what, page)
             except BaseException as failure:
                 log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
                 return moved, f"{type(offer.hook).__name__}.{what}: {_reason(failure)}"
+            finally:
+                serving.reset(before)
         return moved, ""
 
 
 def _reason(failure: BaseException) -> str:
-    """In one line: those of CUDA and PyTorch have several, and a reason is told among other things."""
-    return " ".join(f"{type(failure).__name__}: {failure}".split())
+    """In one line: those of CUDA and PyTorch have several, and a reason is told among other things. Whatever
+    is in it can be told: a heartbeat that Redis cannot read would be this process's last."""
+    text = clean(" ".join(f"{type(failure).__name__}: {failure}".split()))
+    return text if len(text) <= REASON_LENGTH else f"{text[:REASON_LENGTH]}…"
 
 
 def _key(command: HookCommand) -> tuple[str, str]:
@@ -179,7 +202,7 @@ def _run_one(offer: Offer, what: str, page: Path | None) -> int:
         if inspect.isawaitable(result):
             result = _on_loop(offer, lambda: _awaited(cast(Awaitable[Any], result)))
     offer.state = settled
-    return result if isinstance(result, int) else 0
+    return min(max(result, 0), MOST_BYTES) if isinstance(result, int) else 0
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:

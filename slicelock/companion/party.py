@@ -114,7 +114,7 @@ class Party:
     def offer(self, offer: Offer) -> None:
         """Tell agents of a hook: at once when its slices are named, else with the first turn."""
         self.refuse_child()
-        self.companion.hooks.offers.append(offer)
+        self.companion.hooks.offer(offer)
         self.ledger.offer([each.described() for each in self.companion.hooks.offers], offer.slices)
         if offer.slices:
             self.start()

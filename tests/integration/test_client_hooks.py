@@ -16,7 +16,7 @@ import pytest
 
 import slicelock
 from slicelock.embedded import EmbeddedServer
-from slicelock.errors import ConfigurationError
+from slicelock.errors import AcquireTimeout, ConfigurationError, NotGranted
 from slicelock.hooks import SelfOffload
 from slicelock.local_agent import LocalAgent
 from tests.support.sides import ROOT, LoopSide, Side, ThreadSide, environment
@@ -202,6 +202,58 @@ def test_after_a_hook_that_failed_reload_runs_all_the_same(
     assert "the pool is full" in caplog.text
     side.give(side.acquire("a", run="r1"))
     assert log == ["r1 reload"]
+
+
+def test_a_hook_that_asks_for_the_turn_it_makes_way_for_is_refused(make: Callable[..., Side]) -> None:
+    side = make(ThreadSide)
+    said: list[str] = []
+    asked, later = slicelock.Slice("a", settings=side.settings("r1")), threading.Event()
+
+    class Asking(Recorder):
+        def offload(self) -> int:
+            with pytest.raises(NotGranted, match="A hook") as refused:
+                asked.acquire()
+            said.append(str(refused.value))
+            side.party("r1").companion.hooks.call(ask)
+            return 0
+
+    def ask() -> None:  # as `on_lost`, on the same thread
+        with pytest.raises(AcquireTimeout):
+            asked.acquire(timeout=0)
+        later.set()
+
+    register(side, Asking([], "r1"), "r1")
+    side.give(side.acquire("a", run="r1"))
+    turn = side.acquire("a", run="r2")
+    assert said
+    assert later.wait(10)
+    side.give(turn)
+
+
+def test_a_coroutine_that_does_so_is_too(make: Callable[..., Side]) -> None:
+    side, said = make(LoopSide), list[str]()
+
+    class Asking(Coroutines):
+        async def offload(self) -> None:
+            with pytest.raises(NotGranted) as refused:
+                await slicelock.AsyncSlice("a", settings=side.settings("r1")).acquire()
+            said.append(str(refused.value))
+
+    register(side, Asking([], "r1"), "r1")
+    side.give(side.acquire("a", run="r1"))
+    side.give(side.acquire("a", run="r2"))
+    assert "A hook asked for a turn on a" in said[0]
+
+
+def test_one_slice_may_be_named_without_a_list(make: Callable[..., Side]) -> None:
+    side = make(ThreadSide)
+    register(side, Recorder([], "r1"), "r1", slices="ab")
+    assert side.party("r1").companion.hooks.offers[0].slices == ("ab",)
+
+
+def test_a_class_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"it is a class\. Register an object of it: Recorder\(…\)"):
+        slicelock.register(Recorder)
 
 
 @pytest.mark.parametrize("hook", [object(), type("Half", (), {"offload": lambda self: None})()])

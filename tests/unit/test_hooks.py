@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -241,6 +242,55 @@ def test_a_reason_is_one_line(runner: HookRunner) -> None:
     runner.offers = [Offer(Wordy(), (), None)]
     reason = "Wordy.offload: RuntimeError: CUDA error: out of memory Compile with TORCH_USE_CUDA_DSA."
     assert run(runner, 1, "offload")["reason"] == reason
+
+
+def test_a_reason_can_be_told_whatever_is_in_it(runner: HookRunner, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "slicelock")  # what cannot be told cannot be reported either
+
+    class Odd(Recorder):
+        def offload(self) -> int:
+            raise RuntimeError("no file \udce4\0" + 5000 * "x")
+
+    runner.offers = [Offer(Odd(), (), None)]
+    reason = run(runner, 1, "offload")["reason"]
+    assert reason.startswith("Odd.offload: RuntimeError: no file �␀xxx")
+    assert len(reason) < 1100
+    assert reason.endswith("x…")
+
+
+@pytest.mark.parametrize(("said", "told"), [(-5, 0), (10**400, 1 << 60), (7, 7), ("many", 0)])
+def test_bytes_can_be_told_whatever_a_hook_says(runner: HookRunner, said: Any, told: int) -> None:
+    class Odd(Recorder):
+        def offload(self) -> int:
+            return said
+
+    runner.offers = [Offer(Odd(), (), None)]
+    assert run(runner, 1, "offload")["bytes"] == told
+
+
+def test_the_same_object_is_one_hook(runner: HookRunner) -> None:
+    hook, other = Recorder(), Recorder()
+    for slices in (["a"], ["b"]):
+        runner.offer(Offer(hook, tuple(slices), None))
+    runner.offer(Offer(other, (), None))
+    assert [offer.slices for offer in runner.offers] == [("a", "b"), ()]
+    run(runner, 1, "offload", "b")
+    run(runner, 2, "offload", "a")
+    assert hook.log == ["offload"]
+    runner.offer(Offer(hook, (), None))
+    runner.offer(Offer(hook, ("c",), None))
+    assert [offer.slices for offer in runner.offers] == [(), ()]
+
+
+async def test_a_hook_whose_loop_has_ended_goes_on_with_the_loop_it_is_registered_from(
+    runner: HookRunner,
+) -> None:
+    hook, ended = Coroutines(), asyncio.new_event_loop()
+    ended.close()
+    runner.offer(Offer(hook, (), ended))
+    assert "does not run" in (await asyncio.to_thread(run, runner, 1, "offload"))["reason"]
+    runner.offer(Offer(hook, (), asyncio.get_running_loop()))
+    assert (await asyncio.to_thread(run, runner, 2, "offload"))["outcome"] == "done"
 
 
 @pytest.mark.parametrize("mark", ["x", "-", ""])
