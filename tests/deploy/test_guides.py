@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from slicelock.embedded import EmbeddedServer
+from slicelock.local_agent import LocalAgent
 from slicelock.settings import Settings
 from slicelock.sim import Record
 from tests.support.acl_server import DEPLOY, ROOT
@@ -111,24 +112,28 @@ SLURM_STEP_ID=$step SLURM_PROCID=0 SLURM_NTASKS=1 SLURMD_NODENAME=here exec "$@"
 @pytest.fixture
 def cluster(tmp_path: Path) -> dict[str, str]:
     """The programs of a node of a cluster, as far as the scripts call them; what they did is in `called`."""
-    programs, steps = tmp_path / "bin", tmp_path / "steps"
-    programs.mkdir()
-    steps.mkdir()
+    programs, ours, steps = tmp_path / "bin", tmp_path / "opt", tmp_path / "steps"
     files = {
-        "srun": SRUN,
-        "slicelock": f'#!/bin/sh\nexec {sys.executable} -m slicelock "$@"\n',
-        "slicelock-agent": f'#!/bin/sh\nexec {sys.executable} -m slicelock_agent "$@"\n',
-        "systemctl": f'#!/bin/sh\necho systemctl "$@" >>{tmp_path}/called\n[ "$1" = start ]\n',
-        "logger": f'#!/bin/sh\necho logger "$@" >>{tmp_path}/called\n',
+        programs / "srun": SRUN,
+        programs / "systemctl": f'#!/bin/sh\necho systemctl "$@" >>{tmp_path}/called\n[ "$1" = start ]\n',
+        programs / "logger": f'#!/bin/sh\necho logger "$@" >>{tmp_path}/called\n',
+        ours / "slicelock": f"""#!/bin/sh
+            echo slicelock "$@" >>{tmp_path}/called
+            exec {sys.executable} -m slicelock "$@"
+        """,
+        ours / "slicelock-agent": f'#!/bin/sh\nexec {sys.executable} -m slicelock_agent "$@"\n',
     }
-    for name, text in files.items():
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+    for folder in (programs, ours, steps):
+        folder.mkdir()
+    for file, text in files.items():
+        file.write_text(text)
+        file.chmod(0o755)
     (tmp_path / "agent.env").write_text("SLICELOCK_REDIS_URL=redis://here\nSLICELOCK_POOL=p\n")
     (tmp_path / "password").write_text("none\n")
     return {
         **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{ours}:{os.environ['PATH']}",
+        "SLICELOCK_BIN": str(ours),
         "STEPS": str(steps),
         "TMPDIR": str(tmp_path),
         "SLURM_JOB_ID": "7",
@@ -166,8 +171,15 @@ def test_the_prolog_sees_to_the_agent_and_the_epilog_ends(
     server: EmbeddedServer, cluster: dict[str, str], tmp_path: Path
 ) -> None:
     with EmbeddedServer(binary=server.binary) as own:
-        env = {**cluster, "SLICELOCK_REDIS_URL": own.url, "SLURM_JOB_GPUS": "0", "SLICELOCK_NODE": "here",
-               "SLICELOCK_REDIS_PASSWORD_FILE": ""}  # fmt: skip
+        settings = {
+            "SLICELOCK_REDIS_URL": own.url,
+            "SLICELOCK_REDIS_USER": "default",
+            "SLICELOCK_NODE": "here",
+        }
+        (tmp_path / "agent.env").write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
+        bare = f"{tmp_path / 'bin'}:/usr/bin:/bin"  # Slurm gives these scripts no search path
+        env = {**cluster, "SLURM_JOB_GPUS": "0", "PATH": bare,
+               "SLICELOCK_REDIS_PASSWORD_FILE": str(tmp_path / "password")}  # fmt: skip
 
         def run(name: str, **more: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
@@ -180,7 +192,13 @@ def test_the_prolog_sees_to_the_agent_and_the_epilog_ends(
         failed = run("prolog.sh")
         assert failed.returncode == 1 and "is not heard of" in failed.stderr, failed.stderr
         assert "systemctl start slicelock-agent.service" in (tmp_path / "called").read_text()
+        with LocalAgent({"gpu0": "sim:0"}, env | settings | {"SLICELOCK_STATE_DIR": str(tmp_path)}):
+            found = run("prolog.sh")
+            assert found.returncode == 0, found.stderr
         assert run("epilog.sh").returncode == 0
+        assert "slicelock status" in (tmp_path / "called").read_text()
+        service = unit()["Service"]["ExecStart"].split()[0]
+        assert f"${{SLICELOCK_BIN:-{Path(service).parent}}}" in (DEPLOY / "slurm/prolog.sh").read_text()
 
 
 def test_the_task_prolog_prints_settings(
@@ -199,6 +217,14 @@ def test_the_task_prolog_prints_settings(
     settings = Settings.load()
     assert (settings.job, settings.run, settings.redis_user) == ("slurm-my-job", "slurm-7-3", "client")
     assert (settings.url(), settings.pool) == ("redis://here", "p")
+
+
+def test_the_task_prolog_leaves_the_job_its_name(cluster: dict[str, str]) -> None:
+    said = subprocess.run(
+        ["bash", DEPLOY / "slurm/task_prolog.sh"], env={**cluster, "SLICELOCK_JOB": "baseline"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "export SLICELOCK_JOB=baseline\n" in said.stdout
 
 
 # ---------------------------------------------------------------- Kubernetes

@@ -6,6 +6,7 @@ set -euo pipefail
 set -a
 . "${SLICELOCK_ENV:-/etc/slicelock/agent.env}" # Slurm gives its own scripts no environment
 set +a
+export PATH=$PATH:${SLICELOCK_BIN:-/opt/slicelock/bin} # nor a search path
 export SLICELOCK_REDIS_PASSWORD_FILE=${SLICELOCK_REDIS_PASSWORD_FILE:-/etc/slicelock/agent_password}
 
 service=${SLICELOCK_SERVICE:-slicelock-agent.service}
