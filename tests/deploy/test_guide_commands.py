@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -35,13 +36,35 @@ def block(page: str, has: str) -> str:
     return found
 
 
+def files_with_users(server: str, sentinel: str, folder: Path) -> tuple[str, str]:
+    """Both configurations with the lines that the guide has for users, and the files that it makes."""
+    secrets = folder / "secrets"
+    secrets.mkdir()
+    for user in ("admin", "client", "replica", "sentinel"):
+        (secrets / f"{user}_password").write_text(f"{user.upper()}\n")
+    subprocess.run(
+        ["sh", "-ec", block("sentinel.md", "users.sh").replace("examples", f"{ROOT}/examples")],
+        cwd=folder, check=True, timeout=20,
+    )  # fmt: skip
+    more = block("sentinel.md", "masteruser").replace("/etc/redis", str(folder))
+    of_servers, of_sentinels = more.split("# sentinel.conf; SENTINEL is what secrets/sentinel_password has")
+
+    def kept(text: str) -> str:
+        return "".join(re.findall(r"^(?!.*SECRET).*\n", text, re.MULTILINE))
+
+    return kept(server) + of_servers, kept(sentinel) + of_sentinels
+
+
 class Machines:
     """The three machines of the guide, on loopback: a server and a Sentinel each, with its own files."""
 
-    def __init__(self, binary: str, folder: Path, ends: ExitStack) -> None:
+    def __init__(self, binary: str, folder: Path, ends: ExitStack, *, users: bool) -> None:
         self.nodes = [free_port() for _ in range(3)]
         self.sentinels = [free_port() for _ in range(3)]
+        self.users = users
         server, sentinel = block("sentinel.md", "sentinel monitor").split("# sentinel.conf")
+        if users:
+            server, sentinel = files_with_users(server, sentinel, folder)
         for number, port in enumerate(self.nodes):
             text = server if number else "".join(re.split(r"^replicaof .*\n", server, flags=re.MULTILINE))
             ends.callback(self._start(binary, folder / f"redis-{number}.conf", text, "port 6379", port))
@@ -73,23 +96,24 @@ class Machines:
     @property
     def url(self) -> str:
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.sentinels)
-        return f"redis+sentinel://:SECRET@{hosts}/mymaster/0"
+        return f"redis+sentinel://{'client:CLIENT' if self.users else ':SECRET'}@{hosts}/mymaster/0"
 
     def primary(self) -> int:
         with connect(f"redis://127.0.0.1:{self.sentinels[0]}") as client:
             return int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")[1])
 
     def replicas(self) -> int:
-        with connect(f"redis://:SECRET@127.0.0.1:{self.primary()}") as client:
+        person = "admin:ADMIN" if self.users else ":SECRET"
+        with connect(f"redis://{person}@127.0.0.1:{self.primary()}") as client:
             return int(client.info("replication")["connected_slaves"])
 
 
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Machines]:
+@pytest.fixture(params=[False, True], ids=["a-password", "users"])
+def machines(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machines]:
     if (binary := shutil.which("redis-server")) is None:
         missing("Debian's redis-server")
     with ExitStack() as ends:
-        yield Machines(binary, tmp_path, ends)
+        yield Machines(binary, tmp_path, ends, users=request.param)
 
 
 def answers(store: Store) -> bool:
@@ -105,9 +129,12 @@ def test_three_machines_as_the_guide_sets_them_up_fail_over(machines: Machines) 
         wait_until(lambda: answers(store) and machines.replicas() == 2, SOON_S, "all are in step")
         [command] = re.findall(r"^(redis-cli .*?) +#", block("sentinel.md", "slicelock top"), re.MULTILINE)
         words = command.replace("26379", str(machines.sentinels[0])).split()
+        words[1:1] = ["--user", "sentinel"] if machines.users else []
 
         def asked() -> bool:
-            return subprocess.run(words, capture_output=True, check=True, timeout=10).stdout == b"OK\n"
+            env = {**os.environ, "REDISCLI_AUTH": "SENTINEL"} if machines.users else None
+            done = subprocess.run(words, capture_output=True, check=True, timeout=10, env=env)
+            return done.stdout == b"OK\n"
 
         old = machines.primary()
         wait_until(asked, SOON_S, "the Sentinels know everyone")
