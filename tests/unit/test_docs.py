@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
 from io import StringIO
@@ -135,6 +136,15 @@ def test_every_setting_that_is_named_exists(page: Path) -> None:
     known = {settings.PREFIX + name.upper() for kind in kinds for name in kind.model_fields}
     named = set(re.findall(r"SLICELOCK_[A-Z_]*[A-Z]", docs.text_of(page)))
     assert named <= known | OTHER_VARIABLES
+
+
+def test_every_extra_is_told_of_where_one_installs_and_no_other_anywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    named = re.compile(r"(?:slicelock|\.)\[([\w,-]+)\]")
+    told = {page: set(",".join(named.findall(docs.text_of(page))).split(",")) - {""} for page in docs.pages()}
+    assert told[ROOT / "docs/how-to/install.md"] == extras
+    assert set().union(*told.values()) <= extras
 
 
 def test_every_public_name_is_in_the_reference() -> None:
