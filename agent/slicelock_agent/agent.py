@@ -79,18 +79,18 @@ class Agent:
         await self._reach()
         self._watch.start()
         for name in self._slices:
-            await self._declarer.check(name)
+            await reached(partial(self._declarer.check, name))
         journal = Journal(self._path, self._boot)
         self._undo.append(lambda: journal.remove() if self._new else journal.close())
         await self._build(journal)
         await self._introduce(self._pulse.facts.question())
         for name in self._slices:
-            await self._declarer.declare(name)
+            await reached(partial(self._declarer.declare, name))
         await self._introduce(self._pulse.facts.beat({}))  # two may have started at the same time
         if journal.blank:
             await self._take_up_reports()
             journal.begun()
-        await self._hints.open()
+        await reached(self._hints.open)
         for name, switcher in self._pulse.switchers.items():
             self._begin(f"slice {name}", switcher.run)
         self._begin("pulse", self._pulse.run)
@@ -120,7 +120,8 @@ class Agent:
         self._tasks.append(asyncio.create_task(supervised(name, work)))
 
     async def _reach(self) -> None:
-        """Connect. A first start fails without Redis, since its address may be wrong; a later one waits."""
+        """Connect. A first start fails without Redis, since its address may be wrong; a later one waits. Once
+        it was right, a Redis that goes away is waited for."""
         await (self._store.open() if self._new else reached(self._store.open))
 
     async def _introduce(self, beat: Beat) -> None:

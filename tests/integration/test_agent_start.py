@@ -12,6 +12,7 @@ import pytest
 
 from slicelock.embedded import EmbeddedServer
 from slicelock.local_agent import LocalAgent
+from tests.support.proxy import Fault, Proxy, script_call
 from tests.support.scripts import Scripts, connect
 from tests.support.stage import AgentStage
 from tests.support.stored import edit
@@ -195,3 +196,16 @@ def test_a_restarted_agent_waits_for_redis(own_agents: tuple[AgentStage, Embedde
         assert agent.stdout.readline() == b"slicelock-agent ready: node n1 slices s\n"
         agents.run("a").take("s")
         agent.terminate()
+
+
+def test_a_redis_that_goes_away_while_an_agent_starts_is_waited_for(agents: AgentStage) -> None:
+    """Its address was right; an agent that has served before has jobs that wait for it."""
+    agents.agent().stop()
+    with Proxy(agents.url) as proxy:
+        proxy.fault(Fault.LOSE_CALL, script_call("status"))
+        proxy.fault(Fault.LOSE_CALL, script_call("status"), skip=1)
+        proxy.fault(Fault.LOSE_CALL, lambda words: words[0] == b"SUBSCRIBE")
+        agent = agents.agent(redis_url=proxy.url)
+        assert proxy.hits == 3
+        agents.run("a").take("s")
+        agent.stop()
