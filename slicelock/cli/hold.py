@@ -20,7 +20,7 @@ from slicelock.cli.child import GuardedCommand, SignalWatch
 from slicelock.cli.console import say
 from slicelock.cli.failures import one_line
 from slicelock.client import AsyncSlice, AsyncTurn
-from slicelock.errors import LeaseLost, StoreError
+from slicelock.errors import ConfigurationError, LeaseLost, StoreError
 from slicelock.identity import ProcessIdentity
 from slicelock.settings import Settings
 from slicelock.signals import ending
@@ -154,7 +154,8 @@ class Hold:
         settings, slices = self.plan.settings, tuple(self.plan.slices)
         hooks = list(self.plan.hooks)
         call = Register(settings.run or "", settings.job_name(), process, os.getuid(), slices, hooks, gone)
-        with contextlib.suppress(StoreError):  # the next one will do, or an agent sees the process end
+        # The next one will do, or an agent sees the process end; also when rights or a password have changed.
+        with contextlib.suppress(StoreError, ConfigurationError):
             await store.run(call)
 
 

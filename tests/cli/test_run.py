@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import redis
 
 from slicelock.cli.child import GuardedCommand
 from slicelock.cli.failures import ExitCode
@@ -303,6 +304,22 @@ def test_a_lost_turn_ends_the_command(seen: Pool) -> None:
     assert process.returncode == ExitCode.TURN_LOST
     assert "maintenance" in err and len(err.strip().splitlines()) == 1
     assert not alive(pid)
+
+
+def test_rights_that_are_taken_meanwhile_are_no_end(seen: Pool, client: redis.Redis) -> None:
+    """Nor a password that is changed: the command goes on, and its code counts."""
+    with program(*hold("sh", "-c", TRAP.format("USR1"))) as process:
+        assert said(process) == "ready"
+        holder = seen.slice.holder
+        assert holder is not None
+        client.execute_command("ACL", "SETUSER", "default", "-evalsha", "-eval")
+        try:
+            process.send_signal(signal.SIGUSR1)
+            out, _ = finish(process)
+        finally:
+            client.execute_command("ACL", "SETUSER", "default", "+@all")
+            seen.store.run(Revoke(holder.id))
+    assert (process.returncode, out) == (9, "got USR1\n")
 
 
 def test_killed_it_takes_the_command_along(seen: Pool, tmp_path: Path) -> None:
