@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, cast, get_type_hints
 
 from typing_extensions import TypeVar  # its `default` keeps a bare `ScriptCall` usable
 
-from slicelock.errors import SchemaMismatch
+from slicelock.errors import SchemaMismatch, StoreError
 
 Words = tuple[str, ...]
 Fences = Mapping[str, int]
@@ -133,8 +133,21 @@ class ScriptCall(Generic[R]):
         return [_encode(value) for value in _arguments(type(self))(self)]
 
     def decode(self, raw: Sequence[Raw]) -> R:
-        """Read the script's answer to this call."""
-        return cast(R, self.reply.decode(raw))
+        """Read the script's answer to this call; StoreError when it is none."""
+        try:
+            reply = cast(R, self.reply.decode(raw))
+        except (ValueError, TypeError, LookupError, AttributeError) as failure:
+            raise self._senseless(str(failure)) from None
+        if reply.outcome not in self.outcomes:
+            raise self._senseless(f"{reply.outcome!r} is no outcome of it")
+        return reply
+
+    def _senseless(self, why: str) -> StoreError:
+        return StoreError(
+            f"The answer to a call of {self.script} makes no sense: {why}.",
+            advice="Check that SLICELOCK_REDIS_URL leads to Redis itself, with nothing in between that "
+            "changes answers.",
+        )
 
     def needs_replicas(self, reply: R) -> bool:
         """Whether nobody may rely on this answer before replicas have what it says."""

@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeVar
 from redis.exceptions import NoScriptError, RedisError
 
 from slicelock.codec import R, ScriptCall
-from slicelock.errors import SlicelockError, StoreError, StoreTimeout, StoreUnavailable
+from slicelock.errors import SlicelockError, StoreError, StoreUnavailable
 from slicelock.flow import Call, Flow, Now, Step, Wait
 from slicelock.keys import Keys
 from slicelock.scripts import load
 from slicelock.settings import StoreSettings
 from slicelock.store.aio_link import AsyncConnection
 from slicelock.store.epochs import Epochs
-from slicelock.store.failures import CLOSED, explain
+from slicelock.store.failures import CLOSED, explain, undecided
 from slicelock.store.replicas import Replicas
 
 T = TypeVar("T")
@@ -178,12 +178,8 @@ class AsyncStore(AsyncConnection):
             return explain(reply, self._endpoint.place, sent=True)
         try:
             return reply if call is None else call.decode(reply)
-        except SlicelockError as failure:
+        except StoreError as failure:
             return failure
-        except (ValueError, TypeError, LookupError) as failure:
-            return StoreError(
-                f"Redis at {self._endpoint.place} gave an answer that makes no sense: {failure}."
-            )
 
     def _await_replicas(self, grant: Any, take: Take) -> None:
         """On the connection of the grant, and on no other."""
@@ -240,6 +236,4 @@ class AsyncStore(AsyncConnection):
         waiting, self._waiting = self._waiting, deque()
         self._rearm()
         for _, take in waiting:
-            take(
-                StoreTimeout(f"Redis at {self._endpoint.place} did not answer. The call may have been done.")
-            )
+            take(undecided(self._endpoint.place))

@@ -13,7 +13,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store.aio import AsyncStore
 from slicelock.store.aio_link import AsyncConnection, AsyncRawLink
 from slicelock.store.failures import explain
-from slicelock.store.subscribe import REOPEN_S, WATCHDOG_S
+from slicelock.store.subscribe import REOPEN_S, WATCHDOG_S, confirms, message_in
 
 
 class AsyncSubscription(AsyncConnection):
@@ -89,9 +89,9 @@ class AsyncSubscription(AsyncConnection):
         self._last = asyncio.get_running_loop().time()
         if isinstance(reply, RedisError):
             self._settle(explain(reply, self._endpoint.place, sent=False))
-        elif reply[0] == b"message":
-            self._heed(b"" if self._is_astray() else reply[2])
-        elif reply[0] == b"subscribe":
+        elif message := message_in(reply):
+            self._heed(b"" if self._is_astray() else message[1])
+        elif confirms(reply):
             self._missing -= 1
             if not self._missing:
                 self._settle()

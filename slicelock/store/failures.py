@@ -10,6 +10,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,  # noqa: A004 - redis-py's, which is not the builtin
+    InvalidResponse,
     MasterDownError,
     NoPermissionError,
     OutOfMemoryError,
@@ -38,7 +39,25 @@ RIGHTS = ("ACL failure in script", "The user executing the script can't")
 SCRIPT = re.compile(r" script: (\w+, )?on @user_script.*")  # where in a script, which nobody can use
 # What stands before the error of a command where a script passes it on; before Redis 7 always.
 PASSED_ON = re.compile(r"^(Error running script \(call to \w+\): .*?: -?|ERR )(?=[A-Z]{2,} |The user |ACL )")
-TLS = re.compile(r"\[(SSL|X509)\b")  # how Python's ssl begins what it says
+# What helps where no connection comes about, by what Python's ssl and hiredis say; the first that fits.
+WAYS = (
+    (
+        re.compile(r"\[SSL: (WRONG_VERSION_NUMBER|UNEXPECTED_|RECORD_LAYER)"),
+        "What answers there does not speak TLS: begin SLICELOCK_REDIS_URL with redis://, or correct its host "
+        "and port.",
+    ),
+    (
+        re.compile(r"\[(SSL|X509)\b"),
+        "Check SLICELOCK_TLS_CA, SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY; the server's certificate has to "
+        "name the host as the URL does.",
+    ),
+    (
+        re.compile("^Protocol error"),
+        "What answers there is not Redis, or speaks TLS: correct the host and port in SLICELOCK_REDIS_URL, "
+        "or begin it with rediss://.",
+    ),
+    (re.compile(""), "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS."),
+)
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
 
 
@@ -59,7 +78,7 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
         )
     if isinstance(error, OutOfMemoryError) or text.startswith("OOM"):
         return _full(text, place)
-    if isinstance(error, (ConnectionError, TimeoutError, OSError)):
+    if isinstance(error, (ConnectionError, TimeoutError, OSError, InvalidResponse)):
         return _unreached(text, place, sent=sent)
     return StoreError(
         f"Redis at {place} answered with an error: {text}.",
@@ -99,11 +118,14 @@ def _full(text: str, place: str) -> StoreUnavailable:
 
 def _unreached(text: str, place: str, *, sent: bool) -> StoreError:
     if sent:
-        return StoreTimeout(f"Redis at {place} did not answer: {text}. The call may have been carried out.")
-    check = (
-        "Check SLICELOCK_TLS_CA, SLICELOCK_TLS_CERT and SLICELOCK_TLS_KEY; the server's "
-        "certificate has to name the host as the URL does."
-        if TLS.search(text)
-        else "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS."
+        return undecided(place, text)
+    advice = remedy(text) or next(advice for says, advice in WAYS if says.search(text))
+    return StoreUnavailable(f"Redis at {place} cannot be reached: {text}.", advice=advice)
+
+
+def undecided(place: str, text: str = "") -> StoreTimeout:
+    """A call was sent, and nothing else is known of it."""
+    return StoreTimeout(
+        f"Redis at {place} did not answer{text and f': {text}'}. The call may have been carried out.",
+        advice="Check that it runs and is reached; to repeat the call does no harm.",
     )
-    return StoreUnavailable(f"Redis at {place} cannot be reached: {text}.", advice=remedy(text) or check)

@@ -57,14 +57,19 @@ class _Silence:
         return max(self.left() if self._pinged else self.left() - self._limit / 2, 0.0)
 
 
-def _hint(reply: Any) -> Hint | None:
-    kind, *rest = reply
-    return Hint.of(rest[0], rest[1]) if kind == b"message" else None
+def message_in(reply: Any) -> tuple[bytes, bytes] | None:
+    """The channel and the text, if it is a message."""
+    match reply:
+        case [b"message", bytes(channel), bytes(text)]:
+            return channel, text
+        case _:
+            return None
 
 
-def _confirms(reply: Any) -> bool:
-    # A message that comes before all channels are confirmed needs no reading: one looks at everything then.
-    return reply[0] == b"subscribe"
+def confirms(reply: Any) -> bool:
+    """Whether a channel is subscribed now. A message that comes before all are needs no reading: one looks at
+    everything then."""
+    return isinstance(reply, list) and reply[:1] == [b"subscribe"]  # pyright: ignore[reportUnknownArgumentType]
 
 
 class Bell:
@@ -140,7 +145,7 @@ class Subscription:
             link.send(pack(("SUBSCRIBE", *self._channels))[0])
             confirmed = 0
             while confirmed < len(self._channels):
-                confirmed += _confirms(link.receive())
+                confirmed += confirms(link.receive())
             link.limit(0.0)
         except (RedisError, OSError) as error:
             link.close()
@@ -189,7 +194,7 @@ class Subscription:
         try:
             if replies := link.arrived():
                 self._silence.heard()
-                return [hint for reply in replies if (hint := _hint(reply))]
+                return [Hint.of(*message) for reply in replies if (message := message_in(reply))]
             if self._silence.ping_due():
                 self._refuse_other_server()
                 link.send(PING)

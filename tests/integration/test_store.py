@@ -55,6 +55,15 @@ class TestCalls:
         assert store.run(DECLARE).outcome == "OK"
         assert [view["name"] for view in store.run(STATUS).picture["slices"]] == ["a"]
 
+    def test_an_answer_that_makes_no_sense_is_an_error_and_no_end(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(wire.Status, "outcomes", frozenset({"ELSE"}))
+            with pytest.raises(errors.StoreError, match="status makes no sense: 'OK' is no outcome"):
+                store.run(STATUS)
+        assert store.run(STATUS).outcome == "OK"
+
     def test_a_flushed_script_is_sent_again(self, store: Store, server: EmbeddedServer) -> None:
         store.run(DECLARE)
         with connect(server.url) as admin:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
@@ -83,6 +85,26 @@ async def test_a_replica(way: Refused, own_server: Callable[..., EmbeddedServer]
     replica = own_server(options={"replicaof": f"127.0.0.1 {primary.port}"})
     with pytest.raises(errors.StoreUnavailable, match=r"is a replica.*Sentinels"):
         await way(settings(replica.url))
+
+
+@pytest.fixture
+def web_server() -> Iterator[int]:
+    """The port of a server that speaks HTTP, without a log."""
+    kind = type("Handler", (BaseHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "says"), [("redis", "is not Redis, or speaks TLS"), ("rediss", "does not speak TLS")]
+)
+async def test_something_that_is_not_redis(way: Refused, web_server: int, scheme: str, says: str) -> None:
+    with pytest.raises(errors.StoreUnavailable, match=f"{says}.*host and port"):
+        await way(settings(f"{scheme}://127.0.0.1:{web_server}/0"))
 
 
 def test_a_policy_that_changes_later_stops_nothing(own_server: Callable[..., EmbeddedServer]) -> None:

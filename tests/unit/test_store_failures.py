@@ -78,6 +78,22 @@ def test_what_tls_lacks_is_blamed_on_its_settings(text: str) -> None:
     assert "SLICELOCK_TLS_CA" in advice and "that it runs" not in advice
 
 
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            redis_errors.ConnectionError("Error 1 connecting to h:1. [SSL: WRONG_VERSION_NUMBER] wrong"),
+            "redis://",
+        ),
+        (redis_errors.InvalidResponse('Protocol error, got "H" as reply type byte'), "rediss://"),
+    ],
+)
+def test_a_server_that_is_something_else_is_blamed_on_its_address(error: Exception, advice: str) -> None:
+    explained = explain(error, "x", sent=False)
+    assert isinstance(explained, errors.StoreUnavailable)
+    assert advice in explained.advice and "host and port" in explained.advice
+
+
 def test_a_record_of_the_wrong_kind_leads_to_the_runbook() -> None:
     text = "WRONGTYPE Operation against a key holding the wrong kind of value script: 99, on @user_script:3."
     assert "the runbook" in explain(redis_errors.ResponseError(text), "x", sent=True).advice
@@ -86,6 +102,7 @@ def test_a_record_of_the_wrong_kind_leads_to_the_runbook() -> None:
 def test_a_call_that_was_sent_is_undecided() -> None:
     assert isinstance(explain(redis_errors.ConnectionError("reset"), "x", sent=True), errors.StoreTimeout)
     assert isinstance(explain(redis_errors.TimeoutError("slow"), "x", sent=True), errors.StoreTimeout)
+    assert isinstance(explain(redis_errors.InvalidResponse("?"), "x", sent=True), errors.StoreTimeout)
 
 
 @pytest.mark.parametrize("text", ["DB index is out of range", "invalid DB index"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 from slicelock import wire
-from slicelock.errors import SchemaMismatch
+from slicelock.errors import SchemaMismatch, StoreError
 
 
 def test_arguments_are_encoded_by_their_type_in_order() -> None:
@@ -53,3 +53,17 @@ def test_every_command_is_complete(command: type[wire.ScriptCall]) -> None:
     assert all(get_type_hints(command)[part.name] in encodable for part in fields(command))
     decodable = encodable | {wire.Fences}
     assert all(get_type_hints(command.reply)[part.name] in decodable for part in fields(command.reply))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *(None, 1, b"OK", b"HELD", [], [1], [None], [b"ELSE"], [[b"HELD"]], [b"HELD", b"lease_ms"]),
+        *([b"HELD", b"lease_ms", b"soon"], [b"HELD", b"fences", b"[1]"], [b"HELD", b"fences", b"{"]),
+        [b"HELD", [b"fences"], b"{}"],
+    ],
+)
+def test_what_is_no_answer_is_refused(raw: Any) -> None:
+    call = wire.Acquire("r", "j", "main", 3, "0", 2, ("a",), "p", 60_000, 15_000)
+    with pytest.raises(StoreError, match=r"call of acquire makes no sense: .*SLICELOCK_REDIS_URL"):
+        call.decode(raw)
