@@ -98,6 +98,13 @@ def test_forged_events_make_no_metrics_without_end() -> None:
             assert len({one.labels.get(label) for one in family.samples}) <= MOST.get(label, 100) + 1, label
 
 
+def test_every_alert_has_its_remedy_in_the_guide() -> None:
+    guide = (PLACE.parents[1] / "docs/how-to/monitor.md").read_text().partition("## When an alert comes")[2]
+    rows = re.findall(r"^\| (`Slicelock.*?) \|", guide, re.MULTILINE)
+    alerts = re.findall(r"- alert: (\w+)", (PLACE / "alerts.yml").read_text())
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(alerts)
+
+
 @pytest.mark.usefixtures("promtool")
 @pytest.mark.parametrize(
     "words",
