@@ -20,6 +20,7 @@ from typing import Self
 
 from slicelock import children
 from slicelock.errors import ConfigurationError, StoreUnavailable
+from slicelock.paths import is_there
 from slicelock.scratch import scratch, temporary
 from slicelock.shortage import explained
 
@@ -180,7 +181,7 @@ class EmbeddedServer(children.Block):
 def _binary(given: str | Path | None) -> Path:
     with explained("No server binary can be looked for", "Give its path."):
         found = Path(given) if given else find_server()
-    if found is None or not found.is_file():
+    if found is None or not (is_there(found) and found.is_file()):
         raise ConfigurationError(
             f"There is no server binary {given}."
             if given

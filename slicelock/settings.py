@@ -10,12 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pydantic import ByteSize, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, ByteSize, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from slicelock.errors import ConfigurationError
 from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel
+from slicelock.shortage import remedy
 from slicelock.variables import PREFIX, Variables
 from slicelock.words import clean
 
@@ -24,6 +25,16 @@ WAYS = ("hooks", "cuda", "kill")
 for simulated ones it is the simulation's own way."""
 LONGEST_SILENCE_S = 60.0
 """As `MAX_SILENT` in `lua/include/limits.lua` (in ms there)."""
+
+
+def _possible(path: Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError(f"{str(path)!r} has a null byte, as no path can; correct it")
+    return path
+
+
+Place = Annotated[Path, AfterValidator(_possible)]
+"""A path that a setting names."""
 
 
 class Mode(StrEnum):
@@ -52,7 +63,7 @@ class StoreSettings(Variables):
     """The user of Redis, where the URL has none."""
     redis_password: SecretStr | None = None
     """The password for Redis, where the URL has none."""
-    redis_password_file: Path | None = None
+    redis_password_file: Place | None = None
     """Instead of `redis_password`: a file with the password, as Docker, Kubernetes and systemd hand secrets
     out. It stays out of the environment."""
     sentinels: str | None = None
@@ -67,14 +78,14 @@ class StoreSettings(Variables):
     """The user of the Sentinels, if they have passwords of their own."""
     sentinel_password: SecretStr | None = None
     """The password for the Sentinels. Redis' password is not used for them."""
-    sentinel_password_file: Path | None = None
+    sentinel_password_file: Place | None = None
     """Instead of `sentinel_password`: a file with the password."""
-    tls_ca: Path | None = None
+    tls_ca: Place | None = None
     """For `rediss`: the file with the certificates that the servers' are checked against. Default: the
     system's."""
-    tls_cert: Path | None = None
+    tls_cert: Place | None = None
     """For `rediss`: this side's certificate, where the servers ask for one."""
-    tls_key: Path | None = None
+    tls_key: Place | None = None
     """The key of `tls_cert`."""
     pool: str = "default"
     """The coordination domain: slices that may be granted together. Everything of one pool lives under one
@@ -142,12 +153,16 @@ def _secret(name: str, path: Path) -> str:
     """A file's text without the line's end that editors leave."""
     try:
         secret = path.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {clean(str(path))} cannot be read: {why}") from None
-    if not secret:
-        raise ValueError(f"{PREFIX}{name.upper()}_FILE: {path} is empty")
-    return secret
+    except UnicodeDecodeError:
+        why = "is not UTF-8 text, as Redis takes it; write it as such"
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        told = getattr(error, "strerror", None) or str(error)
+        why = f"cannot be read: {told}. {remedy(told) or 'Correct the path.'}".rstrip(".")
+    else:
+        if secret:
+            return secret
+        why = "is empty; write the password into it"
+    raise ValueError(f"{PREFIX}{name.upper()}_FILE: {clean(str(path))} {why}")
 
 
 def _checked_name(kind: str, value: str) -> str:
@@ -282,7 +297,7 @@ def _default_sim_dir() -> Path:
 class SimSettings(Variables):
     """The simulated accelerator."""
 
-    sim_dir: Path = Field(default_factory=_default_sim_dir)
+    sim_dir: Place = Field(default_factory=_default_sim_dir)
     """The folder with the simulated devices; it must be in shared memory (`/dev/shm`). Default:
     `/dev/shm/slicelock-<uid>`."""
     sim_capacity: Annotated[int, Field(ge=65_536)] = 32 * 1024 * 1024
@@ -296,7 +311,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
 
     node: str = Field(default_factory=lambda: socket.gethostname().split(".")[0] or "node")
     """This machine's name in the pool. Default: the host name."""
-    state_dir: Path = Field(default_factory=_default_state_dir)
+    state_dir: Place = Field(default_factory=_default_state_dir)
     """The folder with the agent's journal; it must outlive the agent, not the machine."""
     beat: Annotated[float, Field(gt=0, le=10)] = 1.0
     """Seconds between two beats."""
@@ -307,7 +322,7 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     fallback: Annotated[tuple[str, ...], NoDecode] = ("hooks", "cuda")
     """What may move a run's state off a device, in order: `hooks`, `cuda` (from outside, whatever
     the device: the driver, or the simulation), `kill`, separated by commas. `kill` must be asked for."""
-    cuda_checkpoint: Path | None = None
+    cuda_checkpoint: Place | None = None
     """The program `cuda-checkpoint`, by its path or its name in PATH, to save and restore GPU processes
     with it. Default: the driver is called directly, through `cuda-bindings`."""
     min_free: Annotated[ByteSize, Field(ge=0)] = ByteSize(0)

@@ -13,6 +13,7 @@ from slicelock.errors import BackendUnavailable, SlicelockError
 from slicelock.identity import boot_id
 from slicelock.keys import Keys
 from slicelock.metrics import check_installed
+from slicelock.paths import is_there
 from slicelock.settings import AgentSettings
 from slicelock.store import AsyncStore, AsyncSubscription, PrimaryWatch
 from slicelock.wire import Beat
@@ -52,7 +53,7 @@ class Agent:
         self._settings, self._slices, self._version = settings, slices, version
         self._boot = boot_id()
         self._path = settings.state_dir / f"{settings.pool}.{settings.node}.journal"
-        self._new = not os.access(self._path, os.F_OK)
+        self._new = not is_there(self._path)
         settings.url()  # the one setting that has no default
         self._store = AsyncStore(settings, name=f"agent-{settings.node}")
         self._watch = PrimaryWatch(settings, lambda: None)  # what is cut is opened again without being told

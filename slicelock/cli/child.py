@@ -16,6 +16,7 @@ from pathlib import Path
 
 from slicelock import guard
 from slicelock.errors import SlicelockError
+from slicelock.paths import is_there
 
 PASSED_ON = (
     signal.SIGHUP,
@@ -46,7 +47,7 @@ def check_command(command: Sequence[str]) -> None:
         raise not_started(command, "it has no name")
     places = [name] if "/" in name else [str(Path(folder, name)) for folder in os.get_exec_path()]
     if not any(os.access(place, os.X_OK) and not Path(place).is_dir() for place in places):
-        there = [Path(place) for place in places if os.access(place, os.F_OK)]
+        there = [path for place in places if is_there(path := Path(place))]
         if there and all(place.is_dir() for place in there):
             raise not_started(command, "it is a directory")
         raise not_started(command, os.strerror(errno.EACCES if there else errno.ENOENT))

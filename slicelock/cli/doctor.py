@@ -21,6 +21,7 @@ from slicelock.errors import ConfigurationError, SchemaMismatch, SlicelockError,
 from slicelock.exits import told
 from slicelock.findings import Finding, Severity, finding
 from slicelock.keys import SCHEMA
+from slicelock.paths import is_there
 from slicelock.settings import AgentSettings, Settings, StoreSettings
 from slicelock.store import EventReader
 from slicelock.store.probe import probe
@@ -105,16 +106,16 @@ def clock_steps(settings: StoreSettings, *, served: bool) -> Finding:
 
 def this_machine(given: AgentSettings) -> Iterator[Finding]:
     """What an agent on this machine would find."""
-    state = next(one for one in (given.state_dir, *given.state_dir.parents) if os.access(one, os.F_OK))
+    state = next(one for one in (given.state_dir, *given.state_dir.parents) if is_there(one))
     yield finding(
         "state folder",
-        not os.access(state, os.W_OK),
+        not (state.is_dir() and os.access(state, os.W_OK)),
         str(given.state_dir),
         "An agent of this user cannot write there; set SLICELOCK_STATE_DIR or change its rights.",
         Severity.WARNING,
     )
-    memory = given.sim_dir if os.access(given.sim_dir, os.F_OK) else Path("/dev/shm")
-    free = shutil.disk_usage(memory).free if memory.exists() else 0
+    memory = given.sim_dir if is_there(given.sim_dir) else Path("/dev/shm")
+    free = shutil.disk_usage(memory).free if is_there(memory) else 0
     yield finding(
         "shared memory",
         free < 2 * given.sim_capacity,

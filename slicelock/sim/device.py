@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from slicelock.errors import LeaseLost, SimError, TurnError
 from slicelock.keys import check_name
+from slicelock.paths import is_there
 from slicelock.settings import Mode, Settings, SimSettings
 from slicelock.sim import files
 from slicelock.sim.header import PAGE, Header, Owner, blank, capacity_of
@@ -79,7 +80,7 @@ class SimDevice:
         settings = SimSettings.load(sim_device=device)
         name = _device_name(settings.sim_device)
         path, job = _path(settings, name), Settings.load()
-        if not os.access(path, os.F_OK) and job.mode in (Mode.OFF, Mode.OBSERVE):
+        if not is_there(path) and job.mode in (Mode.OFF, Mode.OBSERVE):
             return cls(name, *_private(settings.sim_capacity))
         attached = cls(name, path, path.with_suffix(".record.jsonl"))
         attached._whole_run = job.run or ""
@@ -95,7 +96,7 @@ class SimDevice:
         settings = settings or SimSettings.load()
         name = _device_name(name)
         path = _path(settings, name)
-        if create and not os.access(path, os.F_OK):
+        if create and not is_there(path):
             files.own_folder(path.parent)
             with files.explained(f"make the simulated device {path}"):
                 _make(path, settings.sim_capacity)

@@ -196,3 +196,10 @@ def test_folders_that_nobody_can_look_into(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("SLICELOCK_STATE_DIR", str(folder))
     looked_at = [one.check for one in this_machine(AgentSettings.load())]
     assert looked_at == ["state folder", "shared memory"]
+
+
+def test_a_file_in_the_place_of_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SLICELOCK_STATE_DIR", str(tmp_path / "file"))
+    found = next(this_machine(AgentSettings.load()))
+    assert (found.check, found.severity) == ("state folder", Severity.WARNING)

@@ -109,6 +109,7 @@ def stored(agents: AgentStage) -> dict[str, Any]:
         ({"state_dir": f"/tmp/{'n' * 300}"}, 3, "File name too long. Name a folder"),
         ({"sim_capacity": "9" * 20}, 1, "File too large. Free some"),
         ({"sim_dir": "/proc/nothing"}, 3, "Device sim:d cannot be held"),
+        ({"sim_dir": f"/dev/shm/{'n' * 300}"}, 3, "File name too long. Let the agent's user write"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(

@@ -125,3 +125,8 @@ def test_a_binary_that_cannot_be_run(mode: int, tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"cannot be started: No such file.*nowhere be written"):
         EmbeddedServer(directory=tmp_path / "nowhere").start()
+
+
+def test_a_binary_whose_name_is_too_long() -> None:
+    with pytest.raises(ConfigurationError, match="There is no server binary"):
+        EmbeddedServer(binary="/tmp/" + "n" * 300)

@@ -64,6 +64,26 @@ def test_a_file_that_cannot_be_read_is_named(elsewhere: Path) -> None:
         StoreSettings.load()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SLICELOCK_REDIS_PASSWORD_FILE",
+        "SLICELOCK_SENTINEL_PASSWORD_FILE",
+        "SLICELOCK_TLS_CA",
+        "SLICELOCK_TLS_CERT",
+        "SLICELOCK_TLS_KEY",
+        "SLICELOCK_SIM_DIR",
+        "SLICELOCK_STATE_DIR",
+        "SLICELOCK_CUDA_CHECKPOINT",
+    ],
+)
+def test_a_path_that_can_be_none_is_named(elsewhere: Path, name: str) -> None:
+    (elsewhere / ".env").write_text(f"{name}=/tmp/a\0b\n")
+    with pytest.raises(ConfigurationError, match=rf"^{name}: .*null byte.*[Cc]orrect") as caught:
+        AgentSettings.load()
+    assert str(caught.value).isprintable()
+
+
 def test_everything_that_such_files_have_is_read(elsewhere: Path) -> None:
     (elsewhere / ".env").write_text("# mine\n\nexport SLICELOCK_JOB='a'  # why\nLONG=\"x\ny\"\nBARE\n")
     assert Settings.load().job == "a"

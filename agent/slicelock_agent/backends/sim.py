@@ -14,6 +14,7 @@ from slicelock.errors import SlicelockError
 from slicelock.exits import UsageError
 from slicelock.host_memory import groups_of
 from slicelock.keys import check_name
+from slicelock.paths import is_there
 from slicelock.sim import SimDevice, files
 from slicelock.sim.meter import Meter
 from slicelock_agent.backends.base import BackendContext, Estimate, Owed, Report, Subject, Truth
@@ -239,6 +240,8 @@ class SimBackend:
             path.unlink(missing_ok=True)
 
     def _prune_folders(self) -> None:
+        if not is_there(self._settings.sim_dir):
+            return
         for folder in (
             *self._images.glob("*"),
             self._images,
@@ -253,7 +256,7 @@ class SimBackend:
 
     def _device(self, device: str) -> SimDevice:
         if device not in self._devices:
-            if not (self._settings.sim_dir / f"{device.removeprefix('sim:')}.mem").exists():
+            if not is_there(self._settings.sim_dir / f"{device.removeprefix('sim:')}.mem"):
                 self._made.add(device)
             self._devices[device] = SimDevice.open(device, create=True, settings=self._settings)
         return self._devices[device]
