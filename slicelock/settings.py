@@ -108,7 +108,7 @@ class StoreSettings(Variables):
                 given = {**given, name: _secret(name, Path(str(path)))}
         return given
 
-    @field_validator("redis_user", "redis_password", "sentinel_user", "sentinel_password")
+    @field_validator("redis_user", "redis_password", "sentinel_user", "sentinel_password", "sentinel_name")
     @classmethod
     def _texts(cls, value: SecretStr | str | None) -> SecretStr | str | None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote_to_bytes, urlsplit
 
 from redis import connection as links
 
@@ -77,8 +77,23 @@ def _read(url: str) -> Target:
     _, *behind = re.split("[/?]", rest, maxsplit=1)
     if "#" in rest or (scheme != "unix" and "@" in "".join(behind)):
         raise _senseless()
+    _check_text(scheme, rest)
     read = _sentinels if scheme.endswith(SENTINEL) else _one_server
     return read(scheme, rest)
+
+
+def _check_text(scheme: str, rest: str) -> None:
+    """Redis takes text; redis-py would put other signs in the place of what is none, and ask with those."""
+    authority, slash, behind = rest.partition("/")
+    if scheme == "unix":  # a path may have any bytes, as long as they are not in percent form
+        behind = behind.encode(errors="ignore").decode()
+    try:
+        unquote_to_bytes(f"{authority}{slash}{behind}".encode(errors="surrogateescape")).decode()
+    except UnicodeDecodeError:
+        raise _wrong(
+            "a part of it, perhaps the user or the password, is not UTF-8 text",
+            "Write special characters in percent form, each byte of their UTF-8: %C3%A9 for é.",
+        ) from None
 
 
 def _one_server(scheme: str, rest: str) -> Target:

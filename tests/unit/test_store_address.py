@@ -117,6 +117,36 @@ def test_a_host_that_no_connection_can_name_is_refused(url: str) -> None:
         target(url)
 
 
+@pytest.mark.parametrize("wrong", ["%ff", "\udcff", "%C3x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://u:secret{}@h",
+        "redis://secret{}:p@h",
+        "redis://{}:1",
+        "redis://h/0?password=secret{}",
+        "unix://:secret{}@/run/redis.sock",
+        "redis+sentinel://u:secret{}@h1:1,h2:2/m",
+        "redis+sentinel://secret{}:p@h1:1,h2:2/m",
+    ],
+)
+def test_a_url_that_is_not_utf8_is_refused(url: str, wrong: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"SLICELOCK_REDIS_URL.* not UTF-8 text") as caught:
+        target(url.format(wrong))
+    assert "percent form" in caught.value.advice
+    assert "secret" not in str(caught.value)
+
+
+def test_the_path_of_a_socket_may_have_any_bytes() -> None:
+    assert target("unix:///run/\udcff.sock").options["path"] == "/run/\udcff.sock"
+    assert target("redis://u:%C3%A9@h").options["password"] == "é"
+
+
+def test_the_name_of_a_primary_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"--sentinel-name: .*not UTF-8"):
+        target(sentinels=SENTINELS, sentinel_name="\udcff")
+
+
 @pytest.mark.parametrize("url", ["redis://[::1]:6379", "redis://[fe80::1%25eth0]:1", "redis://h.example.:1"])
 def test_hosts_of_every_kind_are_welcome(url: str) -> None:
     target(url)
