@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -242,6 +244,25 @@ def test_the_command_line_takes_every_command_that_is_shown(words: list[str]) ->
         command = command.get_command(context, name)
         assert command is not None, f"there is no {path}"
     command.make_context(path, list(words))
+
+
+def shown_calls() -> Iterator[tuple[Block, str, set[str]]]:
+    """Every call of slicelock in Python that is only shown, with its keywords."""
+    for block in (one for page in docs.pages() for one in docs.blocks(page, "python") if one.shown_only):
+        nodes = list(ast.walk(ast.parse(block.text)))
+        imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        full = {one.name: f"{node.module}.{one.name}" for node in imports for one in node.names}
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            name = full.get(ast.unparse(call.func), ast.unparse(call.func))
+            if re.fullmatch(r"slicelock(\.\w+)+", name):
+                yield block, name, {word.arg for word in call.keywords if word.arg}
+
+
+def test_code_that_is_only_shown_calls_what_there_is() -> None:
+    calls = list(shown_calls())
+    assert {"slicelock.Slice", "slicelock.hooks.Server"} <= {name for _, name, _ in calls}
+    for block, name, words in calls:
+        assert words <= inspect.signature(pkgutil.resolve_name(name)).parameters.keys(), f"{block}: {name}"
 
 
 def test_blocks_say_how_they_are_run() -> None:
