@@ -67,10 +67,25 @@ class Inventory:
         for name, index, storage in storages(tensors, self._machine.index_of):
             nbytes = storage.nbytes()
             place = Place(
-                name, storage, storage.data_ptr(), nbytes, rounded(nbytes, self._machine.granularity)
+                name, storage, _address(name, storage), nbytes, rounded(nbytes, self._machine.granularity)
             )
             found.setdefault(index, []).append(place)
         return found
+
+
+def _address(name: str, storage: Any) -> int:
+    """ConfigurationError for a storage without memory: that of a tensor which stands for others and does not
+    say which (`__tensor_flatten__`), or for none."""
+    try:
+        address = int(storage.data_ptr())
+    except RuntimeError:
+        address = 0
+    if not address:
+        raise ConfigurationError(
+            f"{name} has no memory of its own: it is made of other tensors and does not tell of which.",
+            advice="Give TorchOffload those that it is made of, or register a hook of your own.",
+        )
+    return address
 
 
 def _without(places: list[Place], known: set[int]) -> list[Place]:

@@ -34,7 +34,7 @@ class HostCopies:
 
     def of(self, value: Any) -> Any:
         """The same nesting of dicts, lists and tuples with copies for tensors; of a DTensor, its local
-        shard. ConfigurationError for tensors that are no plain memory.
+        shard. ConfigurationError for tensors that are no plain memory; those without any (meta) stay.
         """
         if callable(getattr(value, "local_shards", None)):
             raise ConfigurationError(
@@ -54,18 +54,21 @@ class HostCopies:
         return value
 
     def _tensor(self, tensor: Any) -> Any:
-        if parts(self._torch, tensor) is not None:
+        if parts(self._torch, tensor) is not None or tensor.is_quantized or tensor.is_nested:
             raise ConfigurationError(
                 f"A {type(tensor).__name__} ({tensor.layout}) is made of other tensors, so it is not copied.",
                 advice="Save it inside a turn.",
             )
+        if tensor.is_meta:
+            return tensor
         storage = tensor.untyped_storage()
         if storage._cdata not in self._storages:
             self._storages[storage._cdata] = self._storage(storage)
-        made = self._torch.empty(0, dtype=tensor.dtype)
-        return made.set_(
+        made = self._torch.empty(0, dtype=tensor.dtype).set_(
             self._storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
         )
+        made = made.conj() if tensor.is_conj() else made  # both are bits of the tensor, not of its memory
+        return self._torch._neg_view(made) if tensor.is_neg() else made
 
     def _storage(self, storage: Any) -> Any:
         found = self._find(storage)

@@ -24,7 +24,7 @@ class Walk:
 
     def __init__(self, torch: Any, *, call: bool = True) -> None:
         self._torch, self._call = torch, call
-        self._seen: set[int] = set()
+        self._seen: dict[int, Any] = {}  # containers, kept alive: another one may have a dead one's identity
         self.modules: dict[int, Any] = {}  # that were come across, by identity
         self.optimizers: dict[int, Any] = {}
 
@@ -81,7 +81,7 @@ class Walk:
     def _container(self, container: Any, name: str) -> Iterator[Named]:
         if id(container) in self._seen:
             return
-        self._seen.add(id(container))
+        self._seen[id(container)] = container
         for key, value in _items(container):
             yield from self.of(value, f"{name}[{key}]")
 

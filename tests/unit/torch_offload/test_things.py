@@ -74,6 +74,11 @@ def test_callables_are_called_only_if_they_may_be() -> None:
     assert names(batches, call=False) == []
 
 
+def test_containers_that_callables_make_are_each_looked_into() -> None:
+    """One is gone when the next one is made, which may have its address."""
+    assert len(names([lambda: [torch.ones(1)] for _ in range(5)])) == 5
+
+
 def test_what_can_have_no_tensors_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"how to find tensors in list\[1\] \(a object\)"):
         names([torch.ones(1), object()])
