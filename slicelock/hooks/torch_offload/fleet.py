@@ -122,7 +122,14 @@ class Fleet:
         self._others = max(0, others)
 
     def close(self) -> None:
-        """Give the pinned memory back."""
-        for mover in self._movers.values():
-            mover.pool.close()
-        self._movers.clear()
+        """Give the pinned memory back; the first failure is raised when all pools have been asked to."""
+        failures: list[Exception] = []
+        for index, mover in list(self._movers.items()):
+            try:
+                mover.pool.close()
+            except Exception as failure:  # noqa: BLE001 - raised below
+                failures.append(failure)
+            else:
+                del self._movers[index]
+        if failures:
+            raise failures[0]

@@ -113,6 +113,7 @@ class TorchOffload:
         whether that came to its end. The first offload does this by itself; this is for whoever wants to
         know when.
         """
+        self._refuse_child()
         with self._lock:
             self._foresee()
         return self._fleet.settle(timeout)
@@ -136,7 +137,13 @@ class TorchOffload:
             return HostCopies(self._torch, self._host_place).of(meant.state_dict())
 
     def close(self) -> None:
-        """Give the pinned memory back. What is offloaded is reloaded first."""
+        """Give the pinned memory back. What is offloaded is reloaded first.
+
+        What cannot be unpinned is raised when all the rest is, and may be tried again. A forked child has
+        nothing to give back.
+        """
+        if self._in_child:
+            return
         with self._lock:
             self._bring_back()
             while self._expecting:  # a step would have it pinned again
@@ -258,9 +265,14 @@ class TorchOffload:
 
     # ------------------------------------------------------------ what both use
 
+    @property
+    def _in_child(self) -> bool:
+        """Whether this is a forked child, in which another thread's locks stay closed."""
+        return os.getpid() != self._process
+
     def _refuse_child(self) -> None:
         """A forked child has no host copies: to read there would end it (SIGSEGV)."""
-        if os.getpid() != self._process:
+        if self._in_child:
             raise ConfigurationError(
                 "This process was forked from the one whose tensors these are, and has no copy of them.",
                 advice="Call state_dict() in the parent, and give the child what it returns.",
@@ -317,6 +329,8 @@ class TorchOffload:
 
     def _expect_step(self, optimizer: Any) -> None:
         def after(*_: object) -> None:
+            if self._in_child:
+                return
             with self._lock, suppress(SlicelockError):  # the step has no part in it; the offload will tell
                 if handle := self._expecting.pop(id(optimizer), None):
                     handle.remove()
@@ -325,18 +339,34 @@ class TorchOffload:
         self._expecting[id(optimizer)] = optimizer.register_step_post_hook(after)
 
 
+_withheld: list[bool] = []  # not empty while collections are switched off here
+
+
 @contextmanager
 def _without_collections() -> Generator[None]:
     """Thousands of tensors are tens of thousands of small objects for a moment: Python would look through all
     of the job's in vain, for longer than the copies take.
     """
     collects = gc.isenabled()
-    gc.disable()
+    if collects:
+        _withheld.append(True)
+        gc.disable()
     try:
         yield
     finally:
         if collects:
             gc.enable()
+            _withheld.clear()
+
+
+def _collect_in_child() -> None:
+    """A child that is forked meanwhile has no thread that would switch them on again."""
+    if _withheld:
+        _withheld.clear()
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_collect_in_child)
 
 
 def _opened(path: Path | str | None) -> AbstractContextManager[Exchange | None]:

@@ -159,14 +159,22 @@ class HostPool:
         self.settle()
 
     def close(self) -> None:
-        """Stop growing, and give all memory back."""
+        """Stop growing, and give all memory back. The first failure to unpin is raised when all the rest is
+        unpinned; what could not be stays pinned, and another call tries it again."""
         self.stop()
+        failures: list[Exception] = []
         for number in sorted(self._done):
-            self._pinner.unpin(self.address + number * self.block)
-            self._allowance.give_back(self.block)
-        self._done.clear()
-        self._begun.clear()
-        self.ready = 0
+            try:
+                self._pinner.unpin(self.address + number * self.block)
+            except Exception as failure:  # noqa: BLE001 - raised below
+                failures.append(failure)
+            else:
+                self._done.discard(number)
+                self._begun.discard(number)
+                self.ready = min(self.ready, number * self.block)
+                self._allowance.give_back(self.block)
+        if failures:  # memory that is pinned cannot be given to anything else
+            raise failures[0]
         self._memory.release()
 
     def _want(self, blocks: int) -> None:

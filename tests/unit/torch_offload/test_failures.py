@@ -140,3 +140,19 @@ def test_closing_reloads_first(machine: HostMachine) -> None:
     hook.close()
     assert tensor.sum() == 100
     assert (hook.pool_bytes, machine.device(0).pinned) == (0, {})
+
+
+def test_one_device_that_keeps_its_memory_pinned_does_not_keep_the_others(machine: HostMachine) -> None:
+    tensors = tensors_in_chunks(2)
+    machine.on[tensors[1].untyped_storage()._cdata] = 1
+    hook = TorchOffload(tensors, machine=machine)
+    hook.offload()
+    [pinned] = machine.device(0).pinned.items()
+    machine.device(0).pinned.clear()
+    with pytest.raises(KeyError):
+        hook.close()
+    assert intact(tensors)
+    assert not machine.device(1).pinned
+    machine.device(0).pinned.update([pinned])
+    hook.close()
+    assert (hook.pool_bytes, machine.device(0).pinned) == (0, {})

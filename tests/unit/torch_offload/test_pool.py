@@ -232,6 +232,25 @@ def test_closing_gives_everything_back(pinner: Pinner) -> None:
     assert not allowance.take(4 * SIZE)
 
 
+def test_what_cannot_be_unpinned_keeps_nothing_else_and_is_tried_again(pinner: Pinner) -> None:
+    allowance = Allowance(4 * SIZE)
+    pool = HostPool(AddressSpace(8 * SIZE), pinner, allowance, block=SIZE)
+    pool.ensure(4 * SIZE)
+    stuck = pool.address + SIZE
+    size = pinner.pinned.pop(stuck)
+    with pytest.raises(KeyError):
+        pool.close()
+    assert (pinner.pinned, pool.ready) == ({}, 0)
+    assert not allowance.take(3 * SIZE)
+    assert allowance.take(1)
+    allowance.give_back(3 * SIZE)
+    assert pool.ensure(3 * SIZE) == 3 * SIZE  # it may be used meanwhile
+    pinner.pinned[stuck] = size
+    pool.close()
+    assert (pinner.pinned, pool.ready) == ({}, 0)
+    assert not allowance.take(4 * SIZE)
+
+
 def test_pools_of_one_process_share_an_allowance(pinner: Pinner) -> None:
     allowance = Allowance(3 * SIZE)
     pools = [HostPool(AddressSpace(8 * SIZE), pinner, allowance, block=SIZE, threads=1) for _ in range(2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -113,7 +114,7 @@ def test_a_step_beside_an_offload_makes_no_second_pool(
     assert hook.reload() == SIZE
 
 
-@pytest.mark.parametrize("call", ["offload", "reload", "state_dict"])
+@pytest.mark.parametrize("call", ["offload", "reload", "state_dict", "prepare"])
 def test_a_forked_child_has_nothing_to_read(offload: Any, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     hook = offload(Optimizer(Tensor()))
     hook.offload()
@@ -122,3 +123,33 @@ def test_a_forked_child_has_nothing_to_read(offload: Any, monkeypatch: pytest.Mo
         with pytest.raises(ConfigurationError, match="forked"):
             getattr(hook, call)()
     assert hook.reload() == SIZE
+
+
+def test_a_forked_child_closes_and_pins_nothing(
+    offload: Any, machine: HostMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimizer = Optimizer(Tensor())
+    hook = offload(optimizer)
+    assert hook.prepare(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: 1)
+        patched.setattr(hook, "_lock", None)  # another thread may have had it
+        optimizer.step()
+        hook.close()
+    assert machine.device(0).pinned
+
+
+FORKING = """
+import gc, os, sys
+from slicelock.hooks.torch_offload.hook import _without_collections
+
+with _without_collections():
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    os._exit(3 if gc.isenabled() else 4)
+"""
+
+
+def test_a_child_that_is_forked_during_an_offload_collects_garbage() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], check=False, timeout=30)
+    assert done.returncode == 3
