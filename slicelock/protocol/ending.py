@@ -23,16 +23,14 @@ def give_back(ledger: Ledger, part: Part, slices: tuple[str, ...] = ()) -> Flow[
     delivers the yield later, also to a new primary.
     """
     call = ledger.give_back(part, slices)
-    answered = False
+    ledger.keep(call)  # at once: should the process end now, its end delivers it before it says goodbye
     try:
         reply = yield from _told(call)
-        answered = True
     except (StoreError, ConfigurationError) as failure:
-        log.warning("yielding %s is left to the companion: %s", named(part), failure)
+        if call in ledger.undelivered:
+            log.warning("yielding %s is left to the companion: %s", named(part), failure)
         return 0
-    finally:
-        if not answered:
-            ledger.keep(call)
+    ledger.delivered(call)
     if reply.outcome == "LOST":
         part.loss = loss(part, ledger.who, reply.ended, reply.reason, state_saved=reply.state_saved)
         ledger.close(part)

@@ -9,6 +9,7 @@ import pytest
 from slicelock import errors
 from slicelock.codec import Reply
 from slicelock.errors import StoreTimeout, StoreUnavailable
+from slicelock.flow import Call
 from slicelock.protocol import Ledger, Part, acquire, end_dropped, farewell, give_back
 from slicelock.protocol.ledger import Done
 from slicelock.wire import AcquireReply, Cancel, Register, Yield, YieldReply
@@ -130,6 +131,21 @@ def test_farewell_yields_cancels_and_says_goodbye() -> None:
     assert isinstance(hand.calls[-1], Register)
     assert hand.calls[-1].gone
     assert (ledger.open_parts, ledger.undelivered) == ({}, {})
+
+
+def test_farewell_delivers_what_another_thread_is_telling(caplog: pytest.LogCaptureFixture) -> None:
+    """Else its goodbye might come first, and end the turn of all members."""
+    ledger, held = holding("a")
+    telling = give_back(ledger, held)
+    next(telling)
+    assert telling.send(0.0) == Call(Yield("r1", "main", 1, "0"))
+    hand = Hand([YIELDED, known()])
+    hand.drive(farewell(ledger))
+    assert [type(call) for call in hand.calls] == [Yield, Register]
+    with pytest.raises(StopIteration):
+        telling.throw(errors.StoreError("closed"))
+    assert not ledger.undelivered
+    assert not caplog.text
 
 
 def test_farewell_stops_at_the_first_failure() -> None:
