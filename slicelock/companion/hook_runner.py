@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast, runtime_checkable
 
-from slicelock.errors import StoreUnavailable
+from slicelock.errors import StoreUnavailable, TurnError
 from slicelock.exchange_place import page_of
 from slicelock.identity import ProcessIdentity
 from slicelock.protocol import HookAnswer, HookCommand
@@ -74,13 +74,13 @@ class HookRunner:
     """Takes commands in order, one at a time; `answered` is called on its thread after each.
 
     An `offload` of what is offloaded already does nothing, and neither does a `reload` of what nobody has
-    touched. After a failure a `reload` always runs.
+    touched. After a failure a `reload` always runs. `held` tells the slices of this process's turns.
     """
 
-    def __init__(self, answered: Callable[[], None]) -> None:
+    def __init__(self, answered: Callable[[], None], held: Callable[[], Collection[str]] = tuple) -> None:
         self.offers: list[Offer] = []
         self.answers: dict[tuple[str, str], HookAnswer] = {}  # until Redis has taken them
-        self._answered = answered
+        self._answered, self._held = answered, held
         self._accepted: set[tuple[str, str]] = set()
         self._queue: SimpleQueue[HookCommand | Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -167,6 +167,8 @@ class HookRunner:
         for offer in offers if what == "offload" else reversed(offers):
             before = serving.set(name)  # in this thread, and in the tasks that it gives to event loops
             try:
+                if what == "offload":
+                    self._refuse_in_use(offer, name)
                 moved += _run_one(offer, what, page)
             except BaseException as failure:
                 log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
@@ -174,6 +176,15 @@ class HookRunner:
             finally:
                 serving.reset(before)
         return moved, ""
+
+    def _refuse_in_use(self, offer: Offer, name: str) -> None:
+        """A hook cannot move the state of one slice alone; that of another one may be at work."""
+        used = [one for one in self._held() if one != name and (not offer.slices or one in offer.slices)]
+        if used and offer.state != OFFLOADED:
+            raise TurnError(
+                f"It serves {used[0]} too, where this run has its turn.",
+                advice=f"Register a hook for each slice: register(…, slices={name!r}).",
+            )
 
 
 def _reason(failure: BaseException) -> str:

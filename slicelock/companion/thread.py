@@ -49,7 +49,7 @@ class Companion:
         subscription = Subscription(settings, channels, beside=store)
         self.ear = Ear(subscription, self._heed, self._waits)
         self._subscription = subscription  # not before: should there be no ear, it goes at once
-        self.hooks = HookRunner(self.send_answers)
+        self.hooks = HookRunner(self.send_answers, self._held)
         self._watch = PrimaryWatch(settings, self._switch)
         self._schedule, self._outage = Schedule(settings.renew), Outage()
         self._thread: threading.Thread | None = None
@@ -233,6 +233,11 @@ class Companion:
         """Whether it is that of a part that still waits for its turn."""
         parts = [part for ledger in self._ledgers.values() for part in list(ledger.open_parts.values())]
         return any(part.inbox is inbox and not part.fences for part in parts)
+
+    def _held(self) -> set[str]:
+        """The slices of this process's turns; none of turns that are a lease alone, which need no hooks."""
+        parts = list(self.ledger.open_parts.values())
+        return {name for part in parts if part.fences and not part.agentless for name in part.slices_left}
 
     def _part(self, request: str) -> Part | None:
         """The open part that a message is about; its flow may have gone on to another number."""

@@ -131,6 +131,22 @@ def test_hooks_of_several_slices_are_called_for_theirs(side: Side) -> None:
     assert log == ["b offload"]
 
 
+@pytest.mark.parametrize("slices", [(), ("a", "b")])
+def test_a_hook_of_several_slices_is_not_called_while_one_is_in_use(
+    side: Side, slices: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    log: list[str] = []
+    register(side, Recorder(log, "r1"), "r1", slices=slices)
+    both = side.acquire("a", "b", run="r1")
+    side.give(both, "a")
+    side.give(side.acquire("a", run="r2"))  # its state went in another way
+    assert log == []
+    assert "It serves b too, where this run has its turn. Register a hook for each slice" in caplog.text
+    side.give(both)
+    side.give(side.acquire("b", run="r2"))
+    assert log == ["r1 offload"]
+
+
 def test_a_slow_hook_stops_no_heartbeat(side: Side) -> None:
     """The run holds another slice meanwhile, for several leases."""
     log: list[str] = []
