@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from slicelock import errors
-from slicelock.words import clean
+from slicelock.words import brief, clean
 
 
 class ExitCode(IntEnum):
@@ -49,7 +49,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 def told(error: BaseException) -> str:
     """What an error says, in one line; of one that is none of ours also what it is."""
-    text = clean(" ".join(str(error).split())) or type(error).__name__
+    text = brief(clean(" ".join(str(error).split()))) or type(error).__name__
     if isinstance(error, errors.SlicelockError):
         return text
     return f"{type(error).__name__}: {text} (repeat with --debug to see where)"

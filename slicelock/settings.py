@@ -18,13 +18,16 @@ from slicelock.keys import check_name
 from slicelock.logs import LogFormat, LogLevel
 from slicelock.shortage import remedy
 from slicelock.variables import PREFIX, Variables
-from slicelock.words import clean
+from slicelock.words import clean, whole
 
 WAYS = ("hooks", "cuda", "kill")
 """All ways to evict a run, the gentlest first. `cuda`: from outside, whatever the device, so that
 for simulated ones it is the simulation's own way."""
 LONGEST_SILENCE_S = 60.0
 """As `MAX_SILENT` in `lua/include/limits.lua` (in ms there)."""
+
+
+LONGEST_SECRET = 65_536
 
 
 def _possible(path: Path) -> Path:
@@ -152,16 +155,17 @@ class StoreSettings(Variables):
 def _secret(name: str, path: Path) -> str:
     """A file's text without the line's end that editors leave."""
     try:
-        secret = path.read_text(encoding="utf-8").rstrip("\r\n")
+        with path.open(encoding="utf-8") as file:  # a part: what is no file, as /dev/zero, need not end
+            secret = file.read(LONGEST_SECRET + 1).rstrip("\r\n")
     except UnicodeDecodeError:
         why = "is not UTF-8 text, as Redis takes it; write it as such"
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         told = getattr(error, "strerror", None) or str(error)
         why = f"cannot be read: {told}. {remedy(told) or 'Correct the path.'}".rstrip(".")
     else:
-        if secret:
+        if 0 < len(secret) <= LONGEST_SECRET:
             return secret
-        why = "is empty; write the password into it"
+        why = f"is {'too long to hold a password' if secret else 'empty'}; write the password into it"
     raise ValueError(f"{PREFIX}{name.upper()}_FILE: {clean(str(path))} {why}")
 
 
@@ -179,9 +183,10 @@ AGENT_METRICS, POOL_METRICS = "127.0.0.1:9464", "127.0.0.1:9465"
 def listening_at(text: str, example: str) -> tuple[str, int]:
     """Read `HOST:PORT`, or a port of the loopback; ValueError, which gives the example, for anything else."""
     match = re.fullmatch(r"(?:(?P<host>\[[^][/]+\]|[^][/]+):)?(?P<port>[0-9]+)", text)
-    if match is None or int(match["port"]) >= 65_536:
+    port = whole(match["port"]) if match else None
+    if match is None or port is None or port >= 65_536:
         raise ValueError(f"{text!r} is not HOST:PORT, nor a port; for example {example}")
-    return (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
+    return (match["host"] or "127.0.0.1").strip("[]"), port
 
 
 class LogSettings(Variables):
@@ -245,7 +250,7 @@ class Settings(StoreSettings, LogSettings):
     @field_validator("members")
     @classmethod
     def _members(cls, value: str) -> str:
-        if value != "auto" and not (value.isdigit() and int(value) >= 1):
+        if value != "auto" and not whole(value):
             raise ValueError(f"{value!r} is not a number of members; use 1 or more, or `auto`")
         return value
 
@@ -366,10 +371,10 @@ class AgentSettings(StoreSettings, SimSettings, LogSettings):
     def _uids(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
-        users = [part.strip() for part in value.split(",") if part.strip()]
-        if wrong := [user for user in users if not user.isdecimal()]:
+        users = {part.strip(): whole(part.strip()) for part in value.split(",") if part.strip()}
+        if wrong := [user for user, number in users.items() if number is None]:
             raise ValueError(f"{clean(', '.join(wrong))} is no user's number; use numbers, as `id -u` prints")
-        return tuple(map(int, users))
+        return tuple(users.values())
 
     @model_validator(mode="after")
     def _relations(self) -> Self:

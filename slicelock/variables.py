@@ -16,9 +16,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from slicelock.errors import ConfigurationError
 from slicelock.exits import UsageError
 from slicelock.shortage import remedy
+from slicelock.words import gb
 
 PREFIX = "SLICELOCK_"
 FILE = Path(".env")
+LARGEST_FILE = 1_000_000  # bytes: to look through more would take longer than anybody waits
 
 _KINDS: dict[type, str] = {
     bool: "true or false",
@@ -72,22 +74,26 @@ class Variables(BaseSettings):
 def _check_file() -> None:
     """Refuse a `.env` that cannot be read or understood: what it should have set would be missing."""
     try:
-        if not FILE.is_file():
-            return
-        with FILE.open(encoding="utf-8") as text:
-            broken = next((part.original.line for part in parse_stream(text) if part.error), None)
+        why = _wrong_in(FILE) if FILE.is_file() else ""
     except UnicodeDecodeError:
         why = "it is not UTF-8 text"
     except OSError as error:
         why = error.strerror or str(error)
-    else:
-        if broken is None:
-            return
-        why = f"line {broken} is not NAME=VALUE"
+    if not why:
+        return
     raise ConfigurationError(
         f"The settings file {FILE.absolute()} cannot be read: {why}.",
         advice=remedy(why) or "Correct or remove it, or start from another folder.",
     )
+
+
+def _wrong_in(file: Path) -> str:
+    """What makes no sense in a settings file; empty when all does."""
+    if (size := file.stat().st_size) > LARGEST_FILE:
+        return f"its {gb(size)} are too many for settings"
+    with file.open(encoding="utf-8") as text:
+        broken = next((part.original.line for part in parse_stream(text) if part.error), None)
+    return "" if broken is None else f"line {broken} is not NAME=VALUE"
 
 
 def _field(error: Any) -> str:

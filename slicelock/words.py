@@ -29,12 +29,24 @@ def count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+def whole(text: str) -> int | None:
+    """The number that a text of plain digits is; None for any other, also where Python would take it for one
+    (`٣`), for half of one (`²`), or for one that it refuses to read (thousands of digits)."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def clean(text: str) -> str:
     """The text on one line, and harmless to a terminal whoever has written it.
 
     Spaces of all kinds become plain ones; what else cannot be printed becomes its picture (`␛`), or `�`.
     """
     return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def brief(text: str, most: int = 2000) -> str:
+    """The text, without its middle where it is too long to be read: how it begins says what is wrong, and how
+    it ends what to do."""
+    return text if len(text) <= most else f"{text[: most // 2]} […] {text[-most // 2 :]}"
 
 
 def _printable(char: str) -> str:

@@ -19,6 +19,7 @@ from slicelock.cli.failures import ExitCode
 from slicelock.keys import SCHEMA
 from slicelock.output import UNREAD, OutputLost
 from slicelock.version import version as installed_version
+from slicelock.words import brief
 
 HOMES = {
     "demo": "demo",
@@ -78,19 +79,21 @@ class _Command(TyperCommand):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        for name, value in ctx.params.items():
-            if name != "command":  # another program's may be any bytes
-                _check_text(ctx, name, value)
+        for one in self.get_params(ctx):
+            if one.name != "command":  # another program's may be any bytes
+                _check_text(ctx, one)
         return super().invoke(ctx)
 
 
-def _check_text(ctx: Any, name: str, value: object) -> None:
+def _check_text(ctx: Any, param: Any) -> None:
     """A usage error for text that cannot be told to others."""
+    value = ctx.params.get(param.name)
     for one in cast(list[object], value) if isinstance(value, list) else [value]:
         try:
             _ = one.encode() if isinstance(one, str) else None
         except UnicodeEncodeError:
-            raise typer.BadParameter(f"{one!r} is not UTF-8.", ctx, param_hint=f"--{name}") from None
+            hint = param.metavar if param.param_type_name == "argument" else param.opts[0]
+            raise typer.BadParameter(f"{one!r} is not UTF-8.", ctx, param_hint=hint) from None
 
 
 class _Group(TyperGroup):
@@ -181,7 +184,7 @@ def _report(error: Exception) -> int:
     if callable(message):
         text = str(message()).replace(": Value error, ", ": ").strip()  # of some versions
         if text:  # none where a group without a command has printed its help
-            sentence = text if text.endswith("?") else f"{text.rstrip('.')}."
+            sentence = brief(text if text.endswith("?") else f"{text.rstrip('.')}.")
             say(f"slicelock: {sentence} See: {_path(error)} --help")
         return int(getattr(error, "exit_code", ExitCode.USAGE))
     say(f"slicelock: {failures.one_line(error)}")

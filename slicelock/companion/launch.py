@@ -16,6 +16,7 @@ from slicelock.keys import NAME
 from slicelock.protocol import Who
 from slicelock.settings import Settings
 from slicelock.shortage import explained
+from slicelock.words import whole
 
 RUN_VARIABLE = "SLICELOCK_RUN"
 NO_RENDEZVOUS = ("", "none")  # torchrun's run id when no --rdzv-id was given
@@ -36,8 +37,9 @@ class Launch:
             pairs.append(("SLURM_PROCID", "SLURM_NTASKS"))
         pairs += [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")]
         for rank, size in pairs:
-            if environ.get(rank, "").isdigit() and environ.get(size, "").isdigit():
-                return cls(environ[rank], max(int(environ[size]), 1))
+            members = whole(environ.get(size, ""))
+            if members is not None and whole(environ.get(rank, "")) is not None:
+                return cls(environ[rank], max(members, 1))
         return cls()
 
 

@@ -14,6 +14,7 @@ from redis import connection as links
 from slicelock.errors import ConfigurationError
 from slicelock.settings import StoreSettings
 from slicelock.shortage import remedy
+from slicelock.words import whole
 
 Address = tuple[str, int]
 
@@ -151,10 +152,11 @@ def _address(text: str) -> Address:
         raise _wrong(
             f"the Sentinel {text or '(empty)'} has no port", "Write each as host:port, usually 26379."
         )
-    if not port.isdigit() or not 0 < int(port) < 65_536:
+    number = whole(port) or 0
+    if not 0 < number < 65_536:
         raise _wrong(f"the Sentinel {text} has no port that is a number", "Write each as host:port.")
     _check_host(bare)
-    return bare, int(port)
+    return bare, number
 
 
 def _check_host(host: str) -> None:
@@ -183,7 +185,7 @@ def _senseless() -> _WrongError:
 
 
 def _check_database(path: str) -> None:
-    if (database := path.strip("/")) and not (database.isascii() and database.isdigit()):
+    if (database := path.strip("/")) and whole(database) is None:
         raise _wrong(f"its database {database!r} is not a number", "Use a number, usually 0.")
 
 

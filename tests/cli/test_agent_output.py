@@ -125,6 +125,12 @@ def test_an_address_for_metrics_that_cannot_be_had_is_a_wrong_setting(
     assert ended.stderr.count("\n") == 1
 
 
+def test_what_nobody_could_read_is_told_without_its_middle() -> None:
+    ended = shell(f"--{'x' * 100_000}")
+    assert ended.returncode == ExitCode.USAGE and len(ended.stderr) < 3000
+    assert "xx […] xx" in ended.stderr and ended.stderr.endswith("See: slicelock-agent --help\n")
+
+
 def test_an_unknown_option_is_one_line_with_the_remedy() -> None:
     ended = shell("--nonsense")
     assert ended.returncode == ExitCode.USAGE

@@ -115,6 +115,28 @@ def test_a_text_that_is_not_utf_8(call: Call, words: tuple[str, ...]) -> None:
     assert "is not UTF-8" in ended.complaint and words[-1] in ended.complaint
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("slice", "declare", "a", "--set"), "--set"),
+        (("revoke",), "SLICE|REQUEST"),
+        (("timeline", "-o"), "--out"),
+    ],
+)
+def test_a_text_that_is_not_utf_8_is_told_by_the_name_that_users_know(
+    call: Call, words: tuple[str, ...], named: str
+) -> None:
+    ended = call(*words, os.fsdecode(b"r/\xff"))
+    assert ended.code == ExitCode.USAGE and f"value for {named}: " in ended.complaint
+
+
+@pytest.mark.parametrize("words", [("events",), ("events", "--since"), ("slice",), ("run", "--")])
+def test_what_nobody_could_read_is_told_without_its_middle(call: Call, words: tuple[str, ...]) -> None:
+    ended = call(*words, "x" * 100_000)
+    assert ended.code != ExitCode.DONE and len(ended.complaint) < 3000
+    assert "xx […] xx" in ended.complaint and ended.complaint.endswith(("--help", "after `--`."))
+
+
 def test_what_a_command_is_given_may_be_any_bytes() -> None:
     assert shell("run -- printf %s $'a\\xff' | od -An -tx1").stdout.split() == ["61", "ff"]
 

@@ -86,6 +86,8 @@ def test_torchrun_on_several_nodes_needs_a_run_id() -> None:
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Launch("1", 2)),
         ({"PMI_RANK": "1", "PMI_SIZE": "4"}, Launch("1", 4)),
         ({"RANK": "one", "WORLD_SIZE": "2"}, Launch()),
+        ({"RANK": "٣", "WORLD_SIZE": "8"}, Launch()),
+        ({"RANK": "3", "WORLD_SIZE": "9" * 5000}, Launch()),
     ],
 )
 def test_the_launcher_says_the_rank(environ: dict[str, str], launch: Launch) -> None:

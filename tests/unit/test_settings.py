@@ -49,6 +49,7 @@ def test_an_empty_variable_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         (b"\xff\xfe", "not UTF-8 text"),
         (b"# mine\nSLICELOCK_JOB=a\ngarbage no equals\n", "line 3 is not NAME=VALUE"),
+        (b"#" * 2_000_000, "its 2 MB are too many for settings"),
     ],
 )
 def test_a_broken_file_is_named(elsewhere: Path, content: bytes, why: str) -> None:
@@ -199,6 +200,16 @@ def test_lists_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         AgentSettings.load()
 
 
+@pytest.mark.parametrize("value", ["²", "9" * 5000])
+def test_what_python_cannot_read_as_a_number_is_none(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICELOCK_MEMBERS", value)
+    with pytest.raises(ConfigurationError, match="is not a number of members; use 1 or more"):
+        Settings.load()
+    monkeypatch.setenv("SLICELOCK_ALLOW_UIDS", value)
+    with pytest.raises(ConfigurationError, match="is no user's number"):
+        AgentSettings.load()
+
+
 @pytest.mark.parametrize(("users", "wrong"), [("root", "root"), ("1000, ray ,-1", "ray, -1")])
 def test_uids_that_are_no_numbers_are_named_with_the_remedy(
     users: str, wrong: str, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +251,7 @@ def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
         (None, {}, "No such file"),
         (b"", {}, "is empty"),
         (b"\xff", {}, "not UTF-8"),
+        (b"x" * 100_000, {}, "too long to hold a password"),
         (b"x", {"redis_password": "hidden"}, "both set"),
     ],
 )

@@ -68,6 +68,7 @@ def test_tls_is_used_when_the_url_says_so() -> None:
         ("redis+sentinel://h1:26379,/m/0", r"the Sentinel \(empty\) has no port"),
         ("redis+sentinel://h1:26379,h2:0/m/0", "the Sentinel h2:0 has no port that is a number"),
         ("redis+sentinel://h1:26379,h2:x/m/0", "the Sentinel h2:x has no port that is a number"),
+        ("redis+sentinel://h1:26379,h2:²/m/0", "the Sentinel h2:² has no port that is a number"),
         ("redis+sentinel://fe80::1:26379,h2:26379/m", "the Sentinel fe80::1:26379 has no port"),
         (f"redis+sentinel://{SENTINELS}", "does not name the primary"),
         (f"redis+sentinel://{SENTINELS}/", "does not name the primary"),

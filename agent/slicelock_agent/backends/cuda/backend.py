@@ -10,6 +10,7 @@ from typing import Any
 
 from slicelock.errors import BackendUnavailable
 from slicelock.host_memory import readable
+from slicelock.words import whole
 from slicelock_agent.backends.base import BackendContext, Estimate, Owed, Report, Subject, Truth
 from slicelock_agent.backends.cuda import preflight
 from slicelock_agent.backends.cuda.answers import LOST, NEVER, Answer, State
@@ -61,7 +62,7 @@ class CudaBackend:
     # ------------------------------------------------------------ devices
 
     def claims(self, device: str) -> bool:
-        return device == "all" or device.isdigit() or device.startswith(("GPU-", "MIG-"))
+        return device == "all" or whole(device) is not None or device.startswith(("GPU-", "MIG-"))
 
     def resolve(self, devices: Sequence[str]) -> tuple[str, ...]:
         if parts := [device for device in devices if device.startswith("MIG-")]:
