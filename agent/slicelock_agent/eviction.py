@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from slicelock.errors import AgentError, SnapshotFailed
 from slicelock.states import RunState
 from slicelock_agent import processes
 from slicelock_agent.backends.base import Report, Subject, Truth
 from slicelock_agent.exchanges import Layout
-from slicelock_agent.reconcile import Stay
+from slicelock_agent.reconcile import Stay, Wanted
 from slicelock_agent.result import Outcome
 from slicelock_agent.station import Station
 from slicelock_agent.supervision import unless
@@ -24,31 +24,41 @@ LOOKS = 3
 KILL_PATIENCE_S = 10.0
 
 
-class Eviction:
-    """One attempt to evict a run, in the switch with the given fence.
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How one way has ended. `why`: what has failed on it, if something has, even where the run is gone."""
 
-    `empties`: what its hooks leave is saved from outside as well, so that nothing of it stays. `layout`: the
-    page over which its hooks hand the devices to the next run.
+    why: str = ""
+
+
+class Gone(Tried):
+    """The devices are free of the run, and its page says so."""
+
+
+class NotThisWay(Tried):
+    """It is still there: the next way may be tried, or it goes on."""
+
+
+class Unknown(Tried):
+    """Nobody can tell, and its page says so: nothing more is tried until it has been found out."""
+
+
+class Eviction:
+    """One attempt to evict a run, in the switch to the turn that is wanted.
+
+    `layout`: the page over which its hooks hand the devices to the next run.
     """
 
     def __init__(
-        self,
-        station: Station,
-        run: str,
-        fence: int,
-        recalled: asyncio.Event,
-        *,
-        empties: bool = False,
-        layout: Layout | None = None,
+        self, station: Station, run: str, wanted: Wanted, recalled: asyncio.Event, layout: Layout | None
     ) -> None:
-        self._at, self._run, self._fence, self._recalled = station, run, fence, recalled
-        self._page, self._empties, self._tried_outside = station.page, empties, False
-        self._layout, self._bytes = layout, 0
-        self._reasons: list[str] = []
+        self._at, self._run, self._fence, self._recalled = station, run, wanted.fence, recalled
+        self._ways, self._empties = wanted.ways or station.ways, station.empties(wanted)
+        self._page, self._layout, self._bytes, self._tried_outside = station.page, layout, 0, False
 
-    async def attempt(self, ways: tuple[str, ...]) -> Outcome:
+    async def attempt(self) -> Outcome:
         """Try each way until the devices are free. The journal says at every moment what was begun."""
-        verbs: dict[str, Callable[[], Awaitable[bool]]] = {
+        verbs: dict[str, Callable[[], Awaitable[Tried]]] = {
             "hooks": self._by_hooks,
             "cuda": self._from_outside,
             "kill": self._by_kill,
@@ -56,25 +66,29 @@ class Eviction:
         if self._at.is_empty_of(self._stay):
             self._page.drop(self._run)
             return Outcome(True)
-        poisoned = self._stay.state is RunState.POISONED
-        for way in ways:
+        poisoned, reasons = self._stay.state is RunState.POISONED, list[str]()
+        for way in self._ways:
             if poisoned and way != "kill":
-                self._reasons.append("its state can neither be saved nor brought back")
-            elif await verbs[way]():
-                self._note_detours(way)
+                reasons.append("its state can neither be saved nor brought back")
+                continue
+            tried = await verbs[way]()
+            if tried.why and tried.why not in reasons:
+                reasons.append(tried.why)
+            if isinstance(tried, Gone):
+                self._note_detours(way, reasons)
                 return Outcome(True, self._bytes)
-            if self._stay.state is RunState.UNKNOWN:
+            if isinstance(tried, Unknown):
                 break
             if self._recalled.is_set():
                 self._back()
                 return Outcome(False, self._bytes, recalled=True)
         self._back()
-        reason = "; ".join(self._reasons) or f"it has no hooks, and only {', '.join(ways)} may move it"
+        reason = "; ".join(reasons) or f"it has no hooks, and only {', '.join(self._ways)} may move it"
         return Outcome(False, self._bytes, f"run {self._run} cannot be evicted: {reason}")
 
-    def _note_detours(self, way: str) -> None:
-        if self._reasons:
-            log.warning("run %s was evicted by %s, since %s", self._run, way, "; ".join(self._reasons))
+    def _note_detours(self, way: str, reasons: list[str]) -> None:
+        if reasons:
+            log.warning("run %s was evicted by %s, since %s", self._run, way, "; ".join(reasons))
 
     @property
     def _stay(self) -> Stay:
@@ -88,80 +102,71 @@ class Eviction:
         if self._stay.state is RunState.SNAPSHOTTING:
             self._put(RunState.LOADED, image="")
 
-    def _saved(self, image: str = "") -> bool:
+    def _gone(self, image: str = "", why: str = "") -> Tried:
+        """The devices are free of it: it is saved, or had nothing here."""
         if image or self._stay.hooked or self._at.registry.moves_itself(self._run, self._at.name):
             self._put(RunState.SAVED, image=image, bytes=self._bytes or self._stay.bytes)
         else:
-            self._page.drop(self._run)  # it had nothing here
-        return True
+            self._page.drop(self._run)
+        return Gone(why)
+
+    def _unknown(self, why: str) -> Tried:
+        self._put(RunState.UNKNOWN)
+        return Unknown(why)
 
     # ------------------------------------------------------------ hooks
 
-    async def _by_hooks(self) -> bool:
+    async def _by_hooks(self) -> Tried:
         if not self._at.registry.moves_itself(self._run, self._at.name):
-            return False
+            return NotThisWay()
         subject = replace(await self._at.hooked(self._run, self._fence), layout=self._layout)
         moves = bool(subject.targets or subject.servers)
         self._put(RunState.SNAPSHOTTING, hooked=self._stay.hooked or moves)
         used = self._at.used
         report = await unless(self._recalled, self._at.hooks.save(subject, self._at.hook_deadline))
         if report is None:
-            return False
+            return NotThisWay()
         self._bytes += report.bytes or max(0, used - self._at.used)
         if report.failures:
-            self._reasons.append(report.reason)
-        elif left := await self._at.left(self._run):
-            self._reasons.append(f"{left} after its hooks")
-        elif self._empties:
-            return await self._from_outside()
-        else:
-            return self._saved()
-        return False
+            return NotThisWay(report.reason)
+        if left := await self._at.left(self._run):
+            return NotThisWay(f"{left} after its hooks")
+        return await self._from_outside() if self._empties else self._gone()
 
     # ------------------------------------------------------------ from outside
 
-    def _is_elsewhere(self) -> bool:
-        """Whether the run's processes are in a turn on another slice, and so must not be disturbed."""
-        other = self._at.elsewhere(self._run)
-        if other and (reason := f"in use on {other}") not in self._reasons:
-            self._reasons.append(reason)
-        return bool(other)
-
-    async def _from_outside(self) -> bool:
+    async def _from_outside(self) -> Tried:
         if self._tried_outside:
-            return False
+            return NotThisWay()
         self._tried_outside = True
-        if not self._at.accelerator.exclusive and self._is_elsewhere():
-            return False  # what would be moved are whole processes
+        if not self._at.accelerator.exclusive and (other := self._at.elsewhere(self._run)):
+            return NotThisWay(f"in use on {other}")  # what would be moved are whole processes
         if why := self._at.hidden(self._run):
-            self._reasons.append(why)
-            return False
+            return NotThisWay(why)
         image = f"{self._run}@{self._fence}"
         self._put(RunState.SNAPSHOTTING, image=image)
         subject = self._at.subject(self._run, self._fence, image)
         estimate = self._at.accelerator.estimate(subject)
         if not estimate.device_bytes:
-            return self._saved()
+            return self._gone()
         try:
             with self._at.budget.room(estimate.host_bytes, estimate.groups):
                 return await self._move(subject)
         except SnapshotFailed as failure:
-            self._reasons.append(str(failure))
-            return False
+            return NotThisWay(str(failure))
 
-    async def _move(self, subject: Subject) -> bool:
+    async def _move(self, subject: Subject) -> Tried:
         deadline = self._at.deadline(subject)
         subject, held = await self._lock_all(subject, deadline)
         report = await self._at.accelerator.save(subject, deadline) if held.ok else held
-        reason = report.reason or await self._at.left(self._run, subject.image)
-        if not reason:
+        why = report.reason or await self._at.left(self._run, subject.image)
+        if not why:
             self._bytes += report.bytes
-            return self._saved(subject.image)
-        self._reasons.append(reason)
+            return self._gone(subject.image)
         if held.untouched:
             self._back()
-            return False
-        return await self._undo(subject, deadline)
+            return NotThisWay(why)
+        return await self._undo(subject, deadline, why)
 
     async def _lock_all(self, subject: Subject, deadline: float) -> tuple[Subject, Report]:
         """Lock every process, look again, and lock what has appeared meanwhile, before anything is saved."""
@@ -173,53 +178,47 @@ class Eviction:
             subject = again
         return subject, Report(failures={f"run {self._run}": "new processes keep appearing"})
 
-    async def _undo(self, subject: Subject, deadline: float) -> bool:
+    async def _undo(self, subject: Subject, deadline: float, why: str) -> Tried:
         """Saving failed: find out what is true, and bring the run back to one state."""
         match await self._at.accelerator.observe(subject, deadline):
             case Truth.LOADED | Truth.ABSENT:
-                await self._let_go(subject, deadline)
+                return await self._let_go(subject, deadline, why)
             case Truth.SAVED if not await self._at.left(self._run, subject.image):
-                return self._saved(subject.image)
+                return self._gone(subject.image, why)
             case Truth.SAVED | Truth.PARTIAL:
                 if (await self._at.accelerator.restore(subject, deadline)).ok:
-                    await self._let_go(subject, deadline)
-                else:
-                    self._put(RunState.UNKNOWN)
+                    return await self._let_go(subject, deadline, why)
+                return self._unknown(why)
             case _:
-                self._put(RunState.UNKNOWN)
-        return False
+                return self._unknown(why)
 
-    async def _let_go(self, subject: Subject, deadline: float) -> None:
+    async def _let_go(self, subject: Subject, deadline: float, why: str) -> Tried:
         """A run that stays locked is not loaded: let in, it would stand still for its whole turn."""
         report = await self._at.accelerator.unlock(subject, deadline)
-        if report.ok:
-            await self._at.accelerator.discard(subject)
-        else:
-            self._reasons.append(f"it cannot be let go on: {report.reason}")
-            self._put(RunState.UNKNOWN)
+        if not report.ok:
+            return self._unknown(f"{why}; it cannot be let go on: {report.reason}")
+        await self._at.accelerator.discard(subject)
+        return NotThisWay(why)
 
     # ------------------------------------------------------------ kill
 
-    async def _by_kill(self) -> bool:
-        if self._is_elsewhere():
-            return False
+    async def _by_kill(self) -> Tried:
+        if other := self._at.elsewhere(self._run):
+            return NotThisWay(f"in use on {other}")  # and so must not be disturbed
         run = self._at.registry.runs.get(self._run)
         roots = [one.found.pid for one in self._at.registry.processes(self._run)]
         if run is None or not roots:
-            self._reasons.append("no process of it is known here that could be killed")
-            return False
+            return NotThisWay("no process of it is known here that could be killed")
         if untagged := [pid for pid in roots if not processes.tagged(pid, run.name, run.job)]:
-            self._reasons.append(
+            return NotThisWay(
                 f"process {untagged[0]} was started without SLICELOCK_JOB or SLICELOCK_RUN in its environment"
                 ", so it is not certain to be the run's"
             )
-            return False
         owed = self._at.owed(self._run, self._fence)
         try:
             await processes.end(roots, self._at.registry.uids, KILL_PATIENCE_S)
             await self._at.accelerator.wipe(self._at.devices, owed)
         except AgentError as failure:
-            self._reasons.append(str(failure))
-            return False
+            return NotThisWay(str(failure))
         self._page.drop(self._run)
-        return True
+        return Gone()

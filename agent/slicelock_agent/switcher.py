@@ -17,7 +17,6 @@ from slicelock.logs import LogLine
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading, taking_over
 from slicelock_agent.eviction import Eviction
-from slicelock_agent.exchanges import Layout
 from slicelock_agent.progress import Progress, bytes_used, progress_of
 from slicelock_agent.reconcile import (
     ON_DEVICE,
@@ -286,7 +285,7 @@ class Switcher:
         back = arrival.Arrival(self.at, wanted.run, wanted.fence, layout) if beside or layout else None
         left = Outcome(False)
         try:
-            left = await self._attempt_eviction(action.run, layout)
+            left = await Eviction(self.at, action.run, wanted, self._recalled, layout).attempt()
         finally:
             came = await back.end(cleared=left.done) if back else Outcome(True)
             if layout:
@@ -294,12 +293,6 @@ class Switcher:
         self._settle(Action(Step.RESTORE, wanted.run), came)
         if came.done:
             self._settle(action, left)
-
-    async def _attempt_eviction(self, run: str, layout: Layout | None) -> Outcome:
-        ways = self.wanted.ways or self.at.ways
-        empties = self.at.empties(self.wanted)
-        eviction = Eviction(self.at, run, self.wanted.fence, self._recalled, empties=empties, layout=layout)
-        return await eviction.attempt(ways)
 
     async def _reload(self, run: str) -> Outcome:
         self._let_in()

@@ -21,6 +21,7 @@ REASONERS = (  # whose answers become reasons
     (HOST_MEMORY, "refusal_by_machine"),
     (HOST_MEMORY, "refusal_by_groups"),
 )
+GIVE_REASONS = {"NotThisWay", "self._unknown", "reasons.append"}
 PASSED_ON = {"{}", "it could not be evicted from here: {}"}  # another's reason, which has its own row
 
 
@@ -39,7 +40,7 @@ def reasons() -> Iterator[str]:
     """Every text that an eviction's reasons are made of."""
     tree = ast.parse((AGENT / "eviction.py").read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("_reasons.append"):
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in GIVE_REASONS:
             yield text_of(node.args[0])
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason":
             yield text_of(node.value)
