@@ -10,8 +10,9 @@ step after the other, until the wanted run is let in or it can be said why not.
 - With Redis: `pulse` sends beats and takes what they bring, `mailbox` has the commands to hooks, `result`
   says how a switch ended, `advocate` asks for runs that cannot ask; `store` is what they need of a store.
 - One slice: `reconcile` decides what to do next, `switcher` does it, `station` is all that it needs for it.
-  `eviction` gets a run off the devices, `loading` back onto them, `arrival` does that while the one before
-  it still leaves, `exchanges` lays out the page over which the two change places.
+  A `switch` is to one turn, and tells its result. `eviction` gets a run off the devices, `loading` back onto
+  them, `arrival` does that while the one before it still leaves, `exchanges` lays out the page over which the
+  two change places.
 - What is known here: `journal`, in a `journal_file`; `registry` of runs and their processes, `processes` as
   /proc shows them, GPUs by `nvml`, room on the host by `host_budget`.
 - For people alone: `clocked`, `progress`, `utilisation`, `tally`, `metrics`.

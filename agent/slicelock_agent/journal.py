@@ -35,10 +35,13 @@ class Page:
         self.admitted: Admitted | None = Admitted(**raw["admitted"]) if raw.get("admitted") else None
         self.stays = {stay.run: stay for stay in map(_stay, raw.get("stays", ()))}
 
+    def state(self, run: str) -> RunState:
+        """Where a run's state is; absent when the page does not know it."""
+        return self.stays[run].state if run in self.stays else RunState.ABSENT
+
     def put(self, stay: Stay) -> None:
         """Write a run's new state; ValueError when the state chart does not allow the step."""
-        old = self.stays.get(stay.run)
-        advance(old.state if old else RunState.ABSENT, stay.state)
+        advance(self.state(stay.run), stay.state)
         self._write({**self.stays, stay.run: stay})
 
     def drop(self, *runs: str) -> None:

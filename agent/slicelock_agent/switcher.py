@@ -1,6 +1,4 @@
-"""Switches one slice on this node: takes what is wanted, does one step after the other, and says how it
-ended.
-"""
+"""Switches one slice on this node: takes what is wanted, and does one step of the switch after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from dataclasses import asdict
+from typing import Any
 
 from slicelock.errors import SlicelockError
 from slicelock.logs import LogLine
@@ -23,14 +21,15 @@ from slicelock_agent.reconcile import (
     REST,
     UNFINISHED,
     Action,
+    Admitted,
     Here,
-    Stay,
     Step,
     Wanted,
     next_action,
 )
 from slicelock_agent.result import Outcome, Result
 from slicelock_agent.station import Station
+from slicelock_agent.switch import Switch
 from slicelock_agent.utilisation import Utilisation
 
 log = logging.getLogger("slicelock_agent")
@@ -38,10 +37,8 @@ log = logging.getLogger("slicelock_agent")
 ROOM_PATIENCE_S, ROOM_LOOK_S = 10.0, 0.25
 """How long a switch waits for memory that somebody else has, before its request goes back to its place."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-LOG_LATER_S = 0.01
-"""Before a result gets its log line: whoever waits for the turn needs the cores first."""
 ALWAYS = frozenset({Step.FIND_OUT, Step.DROP})
-"""Steps that need no switch; the others end with the one result of their switch."""
+"""Steps that are done whatever is wanted; no other begins once the switch has ended."""
 RELOADS = 5
 """How often in a row a run's hooks may fail to reload before its request fails; the run itself is kept."""
 
@@ -50,15 +47,14 @@ class Switcher:
     """One slice's switches. `tell` takes a result to be sent at once, `post` asks for a beat."""
 
     def __init__(self, station: Station, tell: Callable[[Result], None], post: Callable[[], None]) -> None:
-        self.at, self.wanted, self.doing = station, Wanted(), "starting"
-        self._tell, self._post = tell, post
-        self._said: Result | None = None
-        self._look, self._recalled = asyncio.Event(), asyncio.Event()
-        self._moved, self._bytes, self._begun = False, 0, 0.0
+        self.at, self._tell, self._post = station, tell, post
+        self._busy = Utilisation()
+        self._switch = Switch(station, Wanted(), self._busy, tell)
         self.devices: dict[str, Any] = {}
         """What was last read of the devices, for people."""
-        self._busy = Utilisation()
-        self._at_work, self._progress = REST, cast(Progress | None, None)
+        self.doing, self._at_work = "starting", REST
+        self._progress: Progress | None = None
+        self._look, self._recalled = asyncio.Event(), asyncio.Event()
         self._stopping, self._idle, self._pause = False, asyncio.Event(), 0.0
         self._reloads: Counter[str] = Counter()
         """How often in a row each run's hooks have failed to reload."""
@@ -67,25 +63,27 @@ class Switcher:
 
     # ------------------------------------------------------------ what is wanted, and what is shown
 
+    @property
+    def wanted(self) -> Wanted:
+        """What the last beat brought."""
+        return self._switch.wanted
+
     def want(self, wanted: Wanted, *, again: bool = False) -> None:
         """Take what a beat brought. What moves nothing is done before this returns.
 
         `again`: say the switch's result once more if it is still asked for, in case Redis has forgotten it.
         """
-        self._turn_to(wanted)
+        if wanted.turn == self.wanted.turn:
+            self._switch.wanted = wanted
+        else:
+            self._switch = Switch(self.at, wanted, self._busy, self._tell)
         if self.doing:
             if self._is_recalled():
                 self._recalled.set()
-        elif self._said is None:
+        elif not self._switch.ended:
             self._at_once()
-        elif again and wanted.asks and self._still_true(self._said):
-            self._tell(self._said)
-
-    def _turn_to(self, wanted: Wanted) -> None:
-        if wanted.fence != self.wanted.fence or wanted.turn != self.wanted.turn:
-            self._said, self._moved, self._bytes, self._begun = None, False, 0, time.monotonic()
-            self.at.steps.clear()
-        self.wanted = wanted
+        elif again:
+            self._switch.tell_again()
 
     def look(self) -> None:
         """Something has changed beside what is wanted: a process has ended, or may be seen now."""
@@ -98,17 +96,13 @@ class Switcher:
 
     def shown(self) -> dict[str, Any]:
         """What a beat reports of this slice."""
-        page, dead = self.at.page, self.at.registry.dead(self.at.page.stays)
-        turn = page.admitted
-        stay = page.stays.get(turn.run) if turn else None
-        if turn is None or stay is None or stay.state is not RunState.LOADED or turn.run in dead:
-            facts: dict[str, Any] = {"run": "", "lane": "", "k": 0, "fence": 0}
-        else:
-            facts = {"run": turn.run, "lane": turn.lane, "k": turn.k, "fence": turn.fence}
+        page, turn = self.at.page, self.at.page.admitted
+        if not turn or page.state(turn.run) is not RunState.LOADED or self.at.registry.dead([turn.run]):
+            turn = Admitted("", "", 0, 0)
         on_device = ON_DEVICE | UNFINISHED
         loaded = [stay.run for stay in page.stays.values() if stay.state in on_device]
         saved = [stay.run for stay in page.stays.values() if stay.state is RunState.SAVED]
-        told = {**facts, "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
+        told = {**asdict(turn), "top": page.top, "doing": self.doing, "saved": saved, "loaded": loaded}
         if self._progress:
             told["progress"] = self._progress.told(bytes_used(self.devices))
         return {**told, "devices": self.devices} if self.devices else told
@@ -132,7 +126,7 @@ class Switcher:
     def _at_once(self) -> None:
         """Do what moves nothing without a task of its own; leave the rest to `run`."""
         here = self.at.here(self.wanted.run, passing=self.wanted.asks)
-        action = self._next(self.wanted, here)
+        action = self._next(here)
         admits = action.step is Step.ADMIT and not self.at.may_be_saved(action.run)
         if admits and not self.at.no_room(action.run, self.wanted):
             self._attempt_admit(here.gone)
@@ -140,6 +134,7 @@ class Switcher:
             self._look.set()
 
     def _attempt_admit(self, gone: tuple[str, ...] = ()) -> None:
+        """Let the wanted run in, or say why not: either ends the switch."""
         run = self.wanted.run
         try:
             if reason := self._objection(run):
@@ -152,7 +147,7 @@ class Switcher:
             self._fail(Step.EVICT, "", f"run {run} cannot be admitted: {failure}")
         else:
             self._reloads.pop(run, None)
-            self._say("READY", run)
+            self._switch.ready()
 
     def _objection(self, run: str) -> str:
         """Why a run must not be let in. When it comes back it is looked at once more, and then no more: a
@@ -173,11 +168,12 @@ class Switcher:
             self.at.page.admit(turn, gone)
         self.at.accelerator.admit(self.at.subject(turn.run, turn.fence))
 
-    # ------------------------------------------------------------ the other steps
+    # ------------------------------------------------------------ one step after the other
 
     async def run(self) -> None:
         """Work for ever. Whatever fails ends the switch with its reason, never this task."""
-        await self._start()
+        await taking_over.take_up_devices(self.at)
+        self._look.set()
         while True:
             self.doing = ""
             if self._stopping:
@@ -186,23 +182,9 @@ class Switcher:
             self._look.clear()
             await self._work()
 
-    async def _start(self) -> None:
-        """After a start: take over what only the devices know, and remove what nobody wants."""
-        page, accelerator = self.at.page, self.at.accelerator
-        run, top = accelerator.found(self.at.devices)
-        # A device that held nothing of a run keeps its name when the rest is saved: the page knows better.
-        known = any(stay.state in ON_DEVICE | UNFINISHED for stay in page.stays.values())
-        unknown = run if run not in page.stays and not known else ""
-        if top > page.top or unknown:
-            page.adopt(top, Stay(unknown, RunState.LOADED) if unknown else None)
-        needed = {stay.image for stay in page.stays.values()}
-        for image in accelerator.images(self.at.name) - needed:
-            await accelerator.discard(self.at.subject("", page.top, image))
-        self._look.set()
-
     async def _work(self) -> None:
         try:
-            while (action := self._next(self.wanted, self.at.here(self.wanted.run))) is not REST:
+            while (action := self._next(self.at.here(self.wanted.run))) is not REST:
                 self.doing = f"{action.step} {action.run}".strip()
                 self._at_work = action
                 stay = self.at.page.stays.get(action.run)
@@ -223,7 +205,7 @@ class Switcher:
             if action.step not in ALWAYS:
                 self._fail(action.step, action.run, reason)
                 return
-            if self._pause and self._said is None:
+            if self._pause and not self._switch.ended:
                 self._fail(Step.EVICT, action.run, reason)  # it may take long: the request goes back
             await self._rest()
 
@@ -231,6 +213,26 @@ class Switcher:
         """Before a step is tried again that must be done before anything else: 1, 2, 4 … 30 s."""
         self._pause = min(self._pause * 2, LONGEST_PAUSE_S) if self._pause else FIRST_PAUSE_S
         await asyncio.sleep(self._pause)
+
+    def _next(self, here: Here) -> Action:
+        """What to do next: nothing more for a switch that has ended."""
+        if self._stopping:
+            return REST
+        action = next_action(self.wanted, here, int(time.time() * 1000))
+        return REST if self._switch.ended and action.step not in ALWAYS else action
+
+    def _is_recalled(self) -> bool:
+        """Whether the step under way is not wanted any more; only a wait for hooks is interrupted."""
+        mine = self.wanted.asks and self.wanted.run == self._at_work.run
+        match self._at_work.step:
+            case Step.EVICT:
+                return mine or not self.wanted.asks
+            case Step.RELOAD:
+                return not mine
+            case _:
+                return False
+
+    # ------------------------------------------------------------ each step
 
     async def _do(self, action: Action) -> None:
         match action.step:
@@ -244,7 +246,7 @@ class Switcher:
             case Step.EVICT:
                 await self._evict(action)
             case Step.RESTORE | Step.RELOAD | Step.ADMIT if why := await self._lacks_room(action):
-                self._later(f"run {action.run} waits for room: {why}")
+                self._switch.later(f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
                 self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))
             case Step.RELOAD:
@@ -262,7 +264,7 @@ class Switcher:
             if self.wanted.turn != turn or run in self.at.page.stays:
                 return  # what to do is decided anew
             if why:
-                self._later(f"run {run} cannot be let in yet: {why}")
+                self._switch.later(f"run {run} cannot be let in yet: {why}")
                 return
         self._attempt_admit()
 
@@ -298,80 +300,31 @@ class Switcher:
         self._let_in()
         return await loading.reload(self.at, run, self.wanted.fence, self._recalled)
 
+    # ------------------------------------------------------------ how a step has ended
+
     def _settle(self, action: Action, outcome: Outcome) -> None:
-        self._bytes += outcome.bytes
-        self._moved |= outcome.bytes > 0 or (outcome.done and self._was_moved(action))
+        """Go on from a step's end, in the switch of now: another may have begun during a step."""
+        self._switch.count(action, outcome)
         if outcome.kept:
-            self._later(outcome.reason)
+            self._switch.later(outcome.reason)
         elif not outcome.done and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
 
-    def _was_moved(self, action: Action) -> bool:
-        """Whether a step moved state although nobody counted bytes, as hooks may not."""
-        stay = self.at.page.stays.get(action.run)
-        left = action.step is Step.EVICT and stay is not None and stay.state is RunState.SAVED
-        return left or action.step is Step.RELOAD
-
-    # ------------------------------------------------------------ deciding and telling
-
-    def _next(self, wanted: Wanted, here: Here) -> Action:
-        if self._stopping:
-            return REST
-        action = next_action(wanted, here, int(time.time() * 1000))
-        ended = self._said is not None and wanted.turn == self.wanted.turn
-        return REST if ended and action.step not in ALWAYS else action
-
-    def _is_recalled(self) -> bool:
-        """Whether the step under way is not wanted any more; only a wait for hooks is interrupted."""
-        mine = self.wanted.asks and self.wanted.run == self._at_work.run
-        match self._at_work.step:
-            case Step.EVICT:
-                return mine or not self.wanted.asks
-            case Step.RELOAD:
-                return not mine
-            case _:
-                return False
-
-    def _still_true(self, said: Result) -> bool:
-        turn, stay = self.at.page.admitted, self.at.page.stays.get(said.run)
-        here = turn == self.wanted.turn and stay is not None and stay.state is RunState.LOADED
-        return said.outcome != "READY" or here
-
-    def _say(self, outcome: str, run: str, what: str = "", reason: str = "") -> None:
-        if not self.wanted.asks:
-            return  # the request has ended, or the slice settles and it will be asked for again
-        seconds = time.monotonic() - self._begun
-        facts = (self.at.name, self.wanted.fence, outcome, run, what, reason)
-        steps = tuple(self.at.steps.told())
-        self._said = Result(*facts, self._moved, self._bytes, seconds, steps, self._busy.taken())
-        self._tell(self._said)
-        known = self.at.registry.runs.get(self.wanted.run)
-        log_line = partial(self._said.log, self.wanted.run, known.job if known else "")
-        asyncio.get_running_loop().call_later(LOG_LATER_S, log_line)
-
     def _fail(self, step: Step, run: str, reason: str) -> None:
-        """Only a run whose page says that it is lost is told as lost."""
+        """End the switch. Only a run whose page says that it is lost is told as lost."""
         if not self.wanted.asks:
             log.warning(LogLine(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
             case Step.EVICT | Step.WIPE | Step.BLOCK:
-                self._say("FAILED", run, "evict", reason)
-            case Step.RESTORE if self._is_lost(run):
-                self._say("FAILED", run, "restore", reason)
+                self._switch.fail("evict", run, reason)
+            case Step.RESTORE if self.at.page.state(run) is RunState.LOST:
+                self._switch.fail("restore", run, reason)
             case Step.RESTORE:
-                self._later(reason)
+                self._switch.later(reason)
             case Step.RELOAD if self._may_reload_again(run):
-                self._later(reason)
+                self._switch.later(reason)
             case _:
-                self._say("FAILED", run, "refused", reason)
-
-    def _later(self, reason: str) -> None:
-        """The wanted run alone cannot be served now, and nobody is in its way: others may be."""
-        self._say("FAILED", self.wanted.run, "later", reason)
-
-    def _is_lost(self, run: str) -> bool:
-        stay = self.at.page.stays.get(run)
-        return stay is not None and stay.state is RunState.LOST
+                self._switch.fail("refused", run, reason)
 
     def _may_reload_again(self, run: str) -> bool:
         self._reloads[run] += 1

@@ -19,7 +19,7 @@ from slicelock.wire import Beat, Status
 from slicelock_agent.backends.base import Truth
 from slicelock_agent.introducing import reached
 from slicelock_agent.processes import Presence
-from slicelock_agent.reconcile import DAY_OF_FENCES, Stay, whole_number
+from slicelock_agent.reconcile import DAY_OF_FENCES, ON_DEVICE, UNFINISHED, Stay, whole_number
 from slicelock_agent.registry import Registry, Run
 from slicelock_agent.station import Station
 from slicelock_agent.store import Runner
@@ -76,6 +76,20 @@ def _take_up(at: Station, report: Mapping[str, object]) -> None:
     for run, image in runs.items():
         if image or run in loaded:
             at.page.put(Stay(run, RunState.UNKNOWN, at.registry.offloaded(run, at.name), image))
+
+
+async def take_up_devices(at: Station) -> None:
+    """Put on the page what only the devices know, and remove what nobody wants."""
+    page = at.page
+    run, top = at.accelerator.found(at.devices)
+    # A device that held nothing of a run keeps its name when the rest is saved: the page knows better.
+    known = any(stay.state in ON_DEVICE | UNFINISHED for stay in page.stays.values())
+    unknown = run if run not in page.stays and not known else ""
+    if top > page.top or unknown:
+        page.adopt(top, Stay(unknown, RunState.LOADED) if unknown else None)
+    needed = {stay.image for stay in page.stays.values()}
+    for image in at.accelerator.images(at.name) - needed:
+        await at.accelerator.discard(at.subject("", page.top, image))
 
 
 def _was_here(at: Station, run: str) -> bool:
