@@ -14,7 +14,7 @@ step after the other, until the wanted run is let in or it can be said why not.
   them, `arrival` does that while the one before it still leaves, `exchanges` lays out the page over which the
   two change places.
 - What is known here: `journal`, in a `journal_file`; `registry` of runs and their processes, `processes` as
-  /proc shows them, GPUs by `nvml`, room on the host by `host_budget`.
+  /proc shows them, `offers` of their hooks, GPUs by `nvml`, room on the host by `host_budget`.
 - For people alone: `clocked`, `progress`, `utilisation`, `tally`, `metrics`.
 - `backends`: the ways to move state.
 """

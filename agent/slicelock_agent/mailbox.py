@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slicelock_agent.exchanges import Layout
-from slicelock_agent.registry import Word
+from slicelock_agent.offers import Word
 
 
 @dataclass(eq=False, slots=True)

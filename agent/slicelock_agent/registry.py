@@ -19,6 +19,7 @@ from slicelock.identity import ProcessIdentity
 from slicelock.keys import NAME
 from slicelock.servers import Plan
 from slicelock_agent.journal import Journal
+from slicelock_agent.offers import OFFLOAD, OfferedHook, Word, offers_in
 from slicelock_agent.processes import Finder, Found, Presence, of_another
 from slicelock_agent.reconcile import whole_number
 
@@ -27,47 +28,12 @@ log = logging.getLogger("slicelock_agent")
 PROCESSES_LIMIT = 4096
 """Processes of one run that are looked at; a pidfd each, and no real run has as many on one node."""
 UNKNOWN_REV = ""
-OFFLOAD, RELOAD = "offload", "reload"
 UNTOUCHED = frozenset({Presence.UNSEEN, Presence.DENIED})
 PERHAPS_ALIVE = UNTOUCHED | {Presence.HERE}
 REASONS = {
     Presence.DENIED: "is of a user that this agent may not touch",
     Presence.OTHERS: "was started for another run, which SLICELOCK_RUN in its environment names",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedHook:
-    """What a process offers for some slices: `own` moves its state by itself and gets no commands; with a
-    `server` neither does it, since that is spoken to itself. `overlaps`: it can change places with another
-    run block by block.
-    """
-
-    name: str
-    slices: tuple[str, ...] = ()
-    own: bool = False
-    residue: int = 0
-    server: Plan | None = None
-    overlaps: bool = False
-
-    @property
-    def commanded(self) -> bool:
-        return not self.own and self.server is None
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """What stands in Redis for a process's hooks: a command (no `outcome` yet) or the answer to one."""
-
-    n: int
-    what: str
-    outcome: str = ""
-    reason: str = ""
-    bytes: int = 0
-
-    @property
-    def ok(self) -> bool:
-        return self.outcome == "done"
 
 
 @dataclass(slots=True)
@@ -323,13 +289,13 @@ class Registry:
             return
         try:
             process.heard_at = time.monotonic() - whole_number(entry.get("heard_ms") or 0) / 1000
-            process.slices, process.hooks = _facts(entry)
+            process.slices, process.hooks = offers_in(entry)
         except (ConfigurationError, ValueError, TypeError, KeyError, AttributeError) as failure:
             self._complain(run.name, f"process {text} describes itself wrongly: {failure}")
         try:
             for told in (entry.get("answer"), entry.get("command")):  # a command is newer than an answer
                 if told is not None:
-                    word = _word(cast(Mapping[str, Any], told))
+                    word = Word.of(cast(Mapping[str, Any], told))
                     process.last_command = word.what
                     self.on_word(text, word)
         except (ValueError, TypeError, KeyError, AttributeError) as failure:
@@ -365,36 +331,3 @@ def _identity(text: str) -> ProcessIdentity | None:
     except ValueError:
         return None
     return identity if str(identity) == text else None  # one process must not have two spellings
-
-
-def _facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[OfferedHook, ...]]:
-    hooks = facts.get("hooks")
-    listed = cast(list[object], hooks) if isinstance(hooks, list) else []
-    described = [cast(Mapping[str, Any], hook) for hook in listed if isinstance(hook, dict)]
-    return _names(facts.get("slices")), tuple(_hook(hook) for hook in described)
-
-
-def _hook(raw: Mapping[str, Any]) -> OfferedHook:
-    residue, server = raw.get("residue") or 0, raw.get("server")
-    return OfferedHook(
-        name=str(raw.get("name", "")),
-        slices=_names(raw.get("slices")),
-        own=raw.get("self") is True,
-        residue=max(0, whole_number(residue)),
-        server=Plan.of(cast(Mapping[str, Any], server)) if isinstance(server, dict) else None,
-        overlaps=raw.get("overlaps") is True,
-    )
-
-
-def _names(raw: object) -> tuple[str, ...]:
-    return tuple(str(name) for name in cast(list[object], raw)) if isinstance(raw, list) else ()
-
-
-def _word(facts: Mapping[str, Any]) -> Word:
-    return Word(
-        n=whole_number(facts["n"]),
-        what=str(facts["what"]),
-        outcome=str(facts.get("outcome") or ""),
-        reason=str(facts.get("reason") or ""),
-        bytes=whole_number(facts.get("bytes") or 0),
-    )

@@ -6,7 +6,7 @@ import pytest
 from slicelock_agent.backends.base import BackendContext, Subject, Target
 from slicelock_agent.backends.hooks import HooksBackend
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.registry import OFFLOAD, RELOAD, Word
+from slicelock_agent.offers import OFFLOAD, RELOAD, Word
 
 from slicelock.settings import AgentSettings
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from slicelock_agent.journal import Journal
+from slicelock_agent.offers import Word
 from slicelock_agent.processes import FIRST_NAMESPACE, Finder, namespace_of
-from slicelock_agent.registry import PROCESSES_LIMIT, Registry, Word
+from slicelock_agent.registry import PROCESSES_LIMIT, Registry
 
 from slicelock.identity import ProcessIdentity, boot_id
 from tests.support.wait import wait_until_async

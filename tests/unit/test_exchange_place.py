@@ -10,7 +10,7 @@ import pytest
 from slicelock_agent import exchanges
 from slicelock_agent.exchanges import Layout, user_of
 from slicelock_agent.mailbox import Mailbox
-from slicelock_agent.registry import OFFLOAD, RELOAD, Word
+from slicelock_agent.offers import OFFLOAD, RELOAD, Word
 
 from slicelock import exchange_place
 from slicelock.errors import SnapshotFailed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from slicelock_agent.backends.base import BackendContext, Estimate, Report, Subject, Truth
 from slicelock_agent.mailbox import Mailbox, Order
-from slicelock_agent.registry import OFFLOAD, RELOAD
+from slicelock_agent.offers import OFFLOAD, RELOAD
 
 
 class HooksBackend:
