@@ -78,7 +78,7 @@ def test_a_demo_that_is_stopped_leaves_nothing(demo: Demo, number: signal.Signal
 
 def test_a_demo_that_is_killed_leaves_no_process_and_the_next_no_file(demo: Demo) -> None:
     process = demo.start()
-    wait_until(lambda: any("--slice=demo" in line for line in demo.processes()), 30)
+    wait_until(lambda: any("--slice=demo" in line for line in demo.processes()), 90)
     process.kill()
     process.wait()
     wait_until(lambda: demo.processes() == [])
@@ -101,8 +101,8 @@ def test_on_a_small_terminal_it_shows_who_has_the_slice(demo: Demo) -> None:
     process = demo.start(out=theirs)
     os.close(theirs)
     try:
-        wait_until(lambda: look("● digits-1".encode()), 30)
-        wait_until(lambda: look("█".encode()), 30)
+        wait_until(lambda: look("● digits-1".encode()), 90)
+        wait_until(lambda: look("█".encode()), 90)
         process.send_signal(signal.SIGINT)
         process.wait(20)
     finally:

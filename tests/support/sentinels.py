@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 NAME = "mymaster"
 DOWN_AFTER_MS = 1000
-START_S = 20.0
+START_S = 60.0
 
 
 @dataclass(frozen=True)
