@@ -23,14 +23,16 @@ def give_back(ledger: Ledger, part: Part, slices: tuple[str, ...] = ()) -> Flow[
     delivers the yield later, also to a new primary.
     """
     call = ledger.give_back(part, slices)
-    ledger.keep(call)  # at once: should the process end now, its end delivers it before it says goodbye
+    ledger.telling[call] = None
     try:
         reply = yield from _told(call)
+        ledger.delivered(call)
     except (StoreError, ConfigurationError) as failure:
-        if call in ledger.undelivered:
+        if call in ledger.telling:
             log.warning("yielding %s is left to the companion: %s", named(part), failure)
         return 0
-    ledger.delivered(call)
+    finally:
+        ledger.keep_untold(call)
     if reply.outcome == "LOST":
         part.loss = loss(part, ledger.who, reply.ended, reply.reason, state_saved=reply.state_saved)
         ledger.close(part)
@@ -77,7 +79,7 @@ def farewell(ledger: Ledger) -> Flow[None]:
     """
     for part in list(ledger.open_parts.values()):
         abandon(ledger, part)
-    for call in list(ledger.undelivered):
+    for call in [*ledger.undelivered, *ledger.telling]:  # another thread may be at it: twice is once
         yield Call(call)
         ledger.delivered(call)
     if ledger.registered:

@@ -113,6 +113,7 @@ class Ledger:
         self.open_parts: dict[str, Part] = {}  # by lane: waiting or in its turn
         self.done: dict[str, Done] = {}  # by lane: the last turn this member has finished
         self.undelivered: dict[ScriptCall, None] = {}  # yields and cancels without an answer, oldest first
+        self.telling: dict[ScriptCall, None] = {}  # yields whose callers are about to hear the answer
         self.slices: dict[str, None] = {}
         self.met: set[str] = set()  # those of them that Redis has known
         self.hooks: list[Mapping[str, Any]] = []
@@ -177,9 +178,16 @@ class Ledger:
         """A call that must be delivered sooner or later, whatever happens."""
         self.undelivered[call] = None
 
+    def keep_untold(self, call: ScriptCall) -> None:
+        """Its caller hears no answer any more, if it has not heard one."""
+        if call in self.telling:
+            self.keep(call)
+            self.telling.pop(call, None)
+
     def delivered(self, call: ScriptCall) -> None:
-        """A kept call was answered."""
+        """A call was answered."""
         self.undelivered.pop(call, None)
+        self.telling.pop(call, None)
 
     # ------------------------------------------------------------ calls
 

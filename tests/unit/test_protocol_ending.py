@@ -139,6 +139,7 @@ def test_farewell_delivers_what_another_thread_is_telling(caplog: pytest.LogCapt
     telling = give_back(ledger, held)
     next(telling)
     assert telling.send(0.0) == Call(Yield("r1", "main", 1, "0"))
+    assert not ledger.undelivered  # the companion leaves it to its caller, who wants to know how many wait
     hand = Hand([YIELDED, known()])
     hand.drive(farewell(ledger))
     assert [type(call) for call in hand.calls] == [Yield, Register]
