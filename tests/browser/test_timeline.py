@@ -17,8 +17,6 @@ from tests.browser.conftest import Open
 from tests.support.history import Story
 from tests.support.wait import wait_until
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 NASTY = '</script><img src=x onerror="document.title=1">&"\'`${1}'
 PNG = b"\x89PNG"
 

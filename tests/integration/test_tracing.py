@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import missing
 
-pytestmark = [pytest.mark.xdist_group("otel"), pytest.mark.slow, pytest.mark.one_server]
+pytestmark = [pytest.mark.slow, pytest.mark.one_server]
 
 PROGRAM = """
 import json, sys

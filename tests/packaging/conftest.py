@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.once import made_once
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -51,8 +53,11 @@ class Installed:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """The source archive of the checkout, and the wheel that is built from it."""
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", out, ROOT, cwd=out)
+
+    def make(out: Path) -> None:
+        run(sys.executable, "-m", "build", "--outdir", out, ROOT, cwd=out)
+
+    out = made_once(tmp_path_factory, "dist", make)
     (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
     return Built(sdist, wheel)
 
@@ -60,21 +65,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 @pytest.fixture(scope="session")
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel with what the demo needs, installed away from the checkout."""
-    place = tmp_path_factory.mktemp("installed")
-    venv.create(place / "venv")
-    python = place / "venv/bin/python"
-    # By the pip that there is; and what is never imported need not be compiled.
-    options = ("--quiet", "--no-compile")
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        *options,
-        f"{built.wheel}[demo]",
-        cwd=place,
-    )
-    (place / "empty").mkdir()
-    return Installed(python.parent, place / "empty")
+
+    def make(place: Path) -> None:
+        venv.create(place / "venv")
+        python, wanted = place / "venv/bin/python", f"{built.wheel}[demo]"
+        # By the pip that there is; and what is never imported need not be compiled.
+        pip = (sys.executable, "-m", "pip", "--python", python)
+        run(*pip, "install", "--quiet", "--no-compile", wanted, cwd=place)
+
+    place = made_once(tmp_path_factory, "installed", make)
+    return Installed(place / "venv/bin", tmp_path_factory.mktemp("empty"))

