@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
 
+from slicelock.logs import LogLine
 from slicelock.states import RunState
 from slicelock_agent.reconcile import Action, Step, Wanted
 from slicelock_agent.result import Outcome, Result
 from slicelock_agent.station import Station
 from slicelock_agent.utilisation import Utilisation
+
+log = logging.getLogger("slicelock_agent")
 
 LOG_LATER_S = 0.01
 """Before a result gets its log line: whoever waits for the turn needs the cores first."""
@@ -46,21 +50,25 @@ class Switch:
 
     def ready(self) -> None:
         """The run is let in."""
-        self._end("READY", self.wanted.run)
+        if self.wanted.asks:
+            self._end("READY", self.wanted.run)
 
-    def later(self, reason: str) -> None:
+    def later(self, run: str, reason: str) -> None:
         """The wanted run alone cannot be served now, and nobody is in its way: others may be."""
-        self.fail("later", self.wanted.run, reason)
+        self.fail("later", run, reason)
 
     def fail(self, what: str, run: str, reason: str) -> None:
         """`what` decides how Redis goes on: `evict` blocks the slice and keeps the request, as does `later`
         without blocking; `refused` ends the request, and `restore` calls its run lost as well.
+
+        Only `evict` may be about another run: one that was wanted when a step began is no longer asked for.
         """
-        self._end("FAILED", run, what, reason)
+        if self.wanted.asks and (what == "evict" or run == self.wanted.run):
+            self._end("FAILED", run, what, reason)
+        else:
+            log.warning(LogLine(reason, slice=self._at.name, run=run))  # there is no result to tell it with
 
     def _end(self, outcome: str, run: str, what: str = "", reason: str = "") -> None:
-        if not self.wanted.asks:
-            return
         facts = (self._at.name, self.wanted.fence, outcome, run, what, reason)
         seconds, steps = time.monotonic() - self._begun, tuple(self._at.steps.told())
         self._result = Result(*facts, self._moved, self._bytes, seconds, steps, self._busy.taken())

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any
 
 from slicelock.errors import SlicelockError
-from slicelock.logs import LogLine
 from slicelock.states import RunState, SliceState
 from slicelock_agent import arrival, loading, taking_over
 from slicelock_agent.eviction import Eviction
@@ -246,7 +245,7 @@ class Switcher:
             case Step.EVICT:
                 await self._evict(action)
             case Step.RESTORE | Step.RELOAD | Step.ADMIT if why := await self._lacks_room(action):
-                self._switch.later(f"run {action.run} waits for room: {why}")
+                self._switch.later(action.run, f"run {action.run} waits for room: {why}")
             case Step.RESTORE:
                 self._settle(action, await loading.restore(self.at, action.run, self.wanted.fence))
             case Step.RELOAD:
@@ -264,7 +263,7 @@ class Switcher:
             if self.wanted.turn != turn or run in self.at.page.stays:
                 return  # what to do is decided anew
             if why:
-                self._switch.later(f"run {run} cannot be let in yet: {why}")
+                self._switch.later(run, f"run {run} cannot be let in yet: {why}")
                 return
         self._attempt_admit()
 
@@ -306,23 +305,21 @@ class Switcher:
         """Go on from a step's end, in the switch of now: another may have begun during a step."""
         self._switch.count(action, outcome)
         if outcome.kept:
-            self._switch.later(outcome.reason)
+            self._switch.later(action.run, outcome.reason)
         elif not outcome.done and not outcome.recalled:
             self._fail(action.step, action.run, outcome.reason)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
         """End the switch. Only a run whose page says that it is lost is told as lost."""
-        if not self.wanted.asks:
-            log.warning(LogLine(reason, slice=self.at.name, run=run))  # there is no result to tell it with
         match step:
             case Step.EVICT | Step.WIPE | Step.BLOCK:
                 self._switch.fail("evict", run, reason)
             case Step.RESTORE if self.at.page.state(run) is RunState.LOST:
                 self._switch.fail("restore", run, reason)
             case Step.RESTORE:
-                self._switch.later(reason)
+                self._switch.later(run, reason)
             case Step.RELOAD if self._may_reload_again(run):
-                self._switch.later(reason)
+                self._switch.later(run, reason)
             case _:
                 self._switch.fail("refused", run, reason)
 

@@ -1,5 +1,6 @@
 """Switches whose steps fail: undone, tried again, reported with the reason. No Redis."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -344,3 +345,43 @@ async def test_a_step_that_must_be_done_first_is_tried_again_with_pauses(
     await wait_until_async(lambda: not failures)
     await rig.idle()
     assert rig.states() == {"b": "loaded"}
+
+
+# ---------------------------------------------------------------- another run is wanted meanwhile
+
+
+@pytest.mark.parametrize("truth", [Truth.LOST, Truth.SAVED])
+async def test_a_restore_that_fails_for_a_run_is_no_fault_of_the_next_one_wanted(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch, truth: Truth
+) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fail(subject: Subject, deadline: float) -> Report:
+        begun.set()
+        await go_on.wait()
+        return Report(failures={"sim:d": "no luck"})
+
+    monkeypatch.setattr(backend, "restore", fail)
+    monkeypatch.setattr(backend, "truth", truth)
+    rig.want("a", 30)
+    await begun.wait()
+    rig.want("c", 40)
+    go_on.set()
+    await wait_until_async(lambda: len(rig.results) > 2, what="c's result")
+    assert [(one.fence, one.outcome, one.run) for one in rig.results[2:]] == [(40, "READY", "c")]
+    assert rig.states()["a"] == truth
+
+
+async def test_a_run_that_waits_for_room_holds_up_none_that_is_wanted_meanwhile(
+    faulty: tuple[Rig, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, backend = faulty
+    await rig.turn("b", 20)
+    monkeypatch.setattr(backend, "lacks_room", lambda subject, *_: "none" if subject.run == "a" else "")
+    rig.want("a", 30)
+    await wait_until_async(lambda: rig.switcher.doing == "restore a: none", what="a waits")
+    rig.want("c", 40)
+    await wait_until_async(lambda: len(rig.results) > 2, what="c's result")
+    assert [(one.fence, one.outcome, one.run) for one in rig.results[2:]] == [(40, "READY", "c")]
