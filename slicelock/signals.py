@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from types import FrameType
@@ -28,6 +29,24 @@ def handled(
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+@contextmanager
+def held_back() -> Generator[None]:
+    """A signal that asks to end waits for the end of the block, whose code would lose it, or make an error of
+    its own out of what the handler raises. Not in other threads, where no handler runs.
+    """
+    came: list[tuple[int, FrameType | None]] = []
+    mine = [one for one in ending() if signal.getsignal(one) is not None]  # None: it is not Python's
+    if threading.current_thread() is not threading.main_thread():
+        mine = []
+    try:
+        with handled(mine, lambda number, frame: came.append((number, frame))):
+            yield
+    finally:
+        for number, frame in came:
+            handler = signal.getsignal(number)
+            handler(number, frame) if callable(handler) else signal.raise_signal(number)
 
 
 def end_as_others() -> None:

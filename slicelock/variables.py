@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from slicelock.errors import ConfigurationError
 from slicelock.exits import UsageError
 from slicelock.shortage import remedy
+from slicelock.signals import held_back
 from slicelock.words import gb
 
 PREFIX = "SLICELOCK_"
@@ -43,6 +44,14 @@ class Variables(BaseSettings):
         defer_build=True,  # most programs read one kind only
         hide_input_in_errors=True,
     )
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Pydantic builds a kind's schema at its first use, in code that loses an interrupt, or takes it for
+        a fault of the schema."""
+        if not cls.__pydantic_complete__:
+            with held_back():
+                cls.model_rebuild()
+        return super().__new__(cls)
 
     @classmethod
     def load(cls, **overrides: object) -> Self:
