@@ -29,6 +29,16 @@ class Ear:
 
     An interrupt may hit a listener anywhere: it is taken for gone as soon as `waits` says so, and what it may
     have lost of a message is made up for by a new connection.
+
+    | what         | who writes it                                           | who reads it                |
+    |--------------|---------------------------------------------------------|-----------------------------|
+    | `_lock`      | whoever reads or opens the subscription has it; `close` | `hear`: is the companion    |
+    |              | waits for it, but not for ever                          | listening?                  |
+    | `_lent`      | a listener takes it, in one operation, and gives it     | both, without the lock; the |
+    |              | back; the companion takes it back from one that waits   | companion looks again once  |
+    |              | no more; all without the lock                           | it has the lock             |
+    | `_listening` | the listener, under the lock                            | `tell`, from any thread     |
+    | `_closed`    | `close`, before it has the lock, and for good           | all, with or without it     |
     """
 
     def __init__(
