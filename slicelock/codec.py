@@ -94,6 +94,19 @@ def _other_schema(found: str, expected: str) -> SchemaMismatch:
     )
 
 
+NO_ANSWER = (ValueError, TypeError, LookupError, AttributeError)
+"""What reading an answer raises that is none."""
+
+
+def senseless(call: str, why: object) -> StoreError:
+    """What was called gave an answer that is none of it."""
+    return StoreError(
+        f"The answer to a call of {call} makes no sense: {why}.",
+        advice="Check that SLICELOCK_REDIS_URL leads to Redis itself, with nothing in between that changes "
+        "answers.",
+    )
+
+
 # ---------------------------------------------------------------- bases
 
 
@@ -136,18 +149,11 @@ class ScriptCall(Generic[R]):
         """Read the script's answer to this call; StoreError when it is none."""
         try:
             reply = cast(R, self.reply.decode(raw))
-        except (ValueError, TypeError, LookupError, AttributeError) as failure:
-            raise self._senseless(str(failure)) from None
+        except NO_ANSWER as failure:
+            raise senseless(self.script, failure) from None
         if reply.outcome not in self.outcomes:
-            raise self._senseless(f"{reply.outcome!r} is no outcome of it")
+            raise senseless(self.script, f"{reply.outcome!r} is no outcome of it")
         return reply
-
-    def _senseless(self, why: str) -> StoreError:
-        return StoreError(
-            f"The answer to a call of {self.script} makes no sense: {why}.",
-            advice="Check that SLICELOCK_REDIS_URL leads to Redis itself, with nothing in between that "
-            "changes answers.",
-        )
 
     def needs_replicas(self, reply: R) -> bool:
         """Whether nobody may rely on this answer before replicas have what it says."""

@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
+from slicelock.codec import NO_ANSWER, senseless
 from slicelock.errors import ConfigurationError
 from slicelock.events import GAP, Event
 from slicelock.keys import Keys
@@ -50,13 +51,23 @@ class EventReader:
         """Redis' clock; this machine's where the user may not ask."""
         try:
             seconds, micros = self._ask("TIME")
+            return int(seconds) * 1000 + int(micros) // 1000
         except ConfigurationError:
             return time.time_ns() // 1_000_000
-        return int(seconds) * 1000 + int(micros) // 1000
+        except NO_ANSWER as failure:
+            self.close()
+            raise senseless("TIME", failure) from None
 
     def read(self, seconds: float = 0.0) -> list[Event]:
         """The next events, at most about 1,000: at once when there are some, else what comes within
         `seconds`."""
+        try:
+            return self._read(seconds)
+        except NO_ANSWER as failure:
+            self.close()
+            raise senseless("the stream of events", failure) from None
+
+    def _read(self, seconds: float) -> list[Event]:
         if not self._after:
             self._after = self._end()
             self._told.extend([self._after] if self._after != START else [])

@@ -25,6 +25,7 @@ from slicelock.shortage import remedy
 CLOSED = "The connection to Redis was closed, since this party of the pool has ended."
 # The server has refused the call for reasons that pass; nothing was done.
 PASSING = ("LOADING", "BUSY", "READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
+KILLED = "Script killed by user"  # an operator's SCRIPT KILL, which ends none that has written
 # What the operator of the server can do about them, where they do not pass by themselves.
 REMEDIES = {
     "NOREPLICAS": "Fewer replicas follow it than its min-replicas-to-write asks for, so it refuses every "
@@ -56,6 +57,10 @@ WAYS = (
         "What answers there is not Redis, or speaks TLS: correct the host and port in SLICELOCK_REDIS_URL, "
         "or begin it with rediss://.",
     ),
+    (
+        re.compile("max number of clients reached"),
+        "Raise its maxclients, or end programs that keep connections to it; a job's process has up to three.",
+    ),
     (re.compile(""), "Check that it runs, and SLICELOCK_REDIS_URL or SLICELOCK_SENTINELS."),
 )
 _PASSING_TYPES = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError, TryAgainError)
@@ -71,7 +76,7 @@ def explain(error: Exception, place: str, *, sent: bool) -> SlicelockError:
     refusals = (AuthenticationError, AuthorizationError, NoPermissionError)
     if isinstance(error, refusals) or text.startswith((*DATABASE, *RIGHTS)):
         return _refused(error, text, place)
-    if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING):
+    if isinstance(error, _PASSING_TYPES) or text.startswith(PASSING) or KILLED in text:
         return StoreUnavailable(
             f"Redis at {place} cannot serve at the moment: {SCRIPT.sub('', text).rstrip('.')}.",
             advice=REMEDIES.get(text.partition(" ")[0], ""),

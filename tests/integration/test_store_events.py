@@ -222,3 +222,16 @@ def test_reading_only_what_comes_notices_a_loss_too(
         assert numbers(reader) == []
         stream.client.delete(stream.key)
         assert numbers(reader) == ["gap"]
+
+
+@pytest.mark.parametrize("answer", [1, [1], [None], [[b"events", [[None, None]]]]])
+def test_an_answer_that_makes_no_sense_is_told(
+    stream: Stream, reader: EventReader, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    stream.say(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("slicelock.store.events._answer", lambda *_: answer)
+        for ask in (reader.read, reader.now_ms):
+            with pytest.raises(errors.StoreError, match=r"makes no sense: .*leads to Redis itself"):
+                ask()
+    assert numbers(reader) == ["1"]

@@ -19,6 +19,12 @@ from slicelock.store.server import Server
         (redis_errors.ReadOnlyError("a replica"), errors.StoreUnavailable),
         (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), errors.StoreUnavailable),
         (redis_errors.ResponseError("BUSY Redis is busy"), errors.StoreUnavailable),
+        (
+            redis_errors.ResponseError(
+                "Script killed by user with SCRIPT KILL... script: 9, on @user_script:1."
+            ),
+            errors.StoreUnavailable,
+        ),
         (redis_errors.ResponseError("MISCONF no disk"), errors.StoreUnavailable),
         (redis_errors.OutOfMemoryError("command not allowed"), errors.StoreUnavailable),
         (redis_errors.AuthenticationError("WRONGPASS"), errors.ConfigurationError),
@@ -97,6 +103,11 @@ def test_a_server_that_is_something_else_is_blamed_on_its_address(error: Excepti
 def test_a_record_of_the_wrong_kind_leads_to_the_runbook() -> None:
     text = "WRONGTYPE Operation against a key holding the wrong kind of value script: 99, on @user_script:3."
     assert "the runbook" in explain(redis_errors.ResponseError(text), "x", sent=True).advice
+
+
+def test_too_many_connections_are_no_fault_of_the_address() -> None:
+    advice = explain(redis_errors.ConnectionError("max number of clients reached"), "x", sent=False).advice
+    assert "maxclients" in advice and "SLICELOCK_REDIS_URL" not in advice
 
 
 def test_a_call_that_was_sent_is_undecided() -> None:
