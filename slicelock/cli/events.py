@@ -16,11 +16,11 @@ from slicelock.cli import event_lines, options
 from slicelock.cli.app import app
 from slicelock.cli.console import say
 from slicelock.cli.since import Since, since_ms
-from slicelock.errors import StoreTimeout, StoreUnavailable
+from slicelock.errors import SlicelockError
 from slicelock.events import Event
 from slicelock.output import Output
 from slicelock.settings import StoreSettings
-from slicelock.store import EventReader, PrimaryWatch
+from slicelock.store import EventReader, Outage, PrimaryWatch
 
 DEFAULT_SINCE = "1h"
 LOOK_S = 5.0  # the longest wait for one answer; Redis is known to be there after each
@@ -73,19 +73,20 @@ def reader(pool: str | None, since: str) -> EventReader:
 
 
 def followed(source: EventReader) -> Iterator[list[Event]]:
-    """Events as they come, for ever; an outage of Redis is told once and waited out."""
+    """Events as they come, for ever. An outage of Redis is told and waited out, and so is one that refuses
+    what it has answered before.
+    """
     yield source.read()
-    away = False
+    outage = Outage()
     while True:
         try:
             batch = source.read(LOOK_S)
-        except (StoreUnavailable, StoreTimeout) as failure:
-            if not away:
+        except SlicelockError as failure:
+            if outage.is_news(failure):
                 say(f"slicelock: {failure} Waiting for it.")
-            away = True
             time.sleep(RETRY_S)
         else:
-            away = False
+            outage.over()
             yield batch
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -108,6 +108,24 @@ def test_an_outage_is_told_and_waited_out(own_server, monkeypatch: pytest.Monkey
         assert process.stderr and process.stdout
         assert "Waiting for it." in process.stderr.readline()
         server.start()
+        add(client, "p", type="held", **TURN)
+        assert process.stdout.readline().split()[2] == "held"
+
+
+def test_a_password_that_is_changed_is_told_and_waited_for(
+    own_server: Callable[..., EmbeddedServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = own_server()
+    monkeypatch.setenv("SLICELOCK_REDIS_URL", server.url)
+    monkeypatch.setenv("SLICELOCK_POOL", "p")
+    with redis.Redis.from_url(server.url) as client, started("--follow") as process:
+        wait_until(lambda: client.info("clients")["blocked_clients"], what="it listens")  # type: ignore[index]
+        client.config_set("requirepass", "new")
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert process.stderr and process.stdout
+        assert "Waiting for it." in process.stderr.readline()
+        assert "refuses the user or the password" in process.stderr.readline()
+        client.config_set("requirepass", "")
         add(client, "p", type="held", **TURN)
         assert process.stdout.readline().split()[2] == "held"
 
