@@ -25,6 +25,10 @@ group = Commands(
 app.add_typer(group, name="bench")
 
 
+LONGEST_S = 86_400.0
+MOST_GIB = 65_536.0  # of one job; both limits also keep out what is infinite
+
+
 class Way(StrEnum):
     """What moves the state of a GPU job."""
 
@@ -56,7 +60,7 @@ def handoff(
 @group.command(epilog="Example: slicelock bench throughput --seconds 5 --json")
 def throughput(
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.5, help="How long each of the two is measured.")
+        float, typer.Option("--seconds", min=0.5, max=LONGEST_S, help="How long each of the two is measured.")
     ] = 3.0,
     as_json: options.Json = False,
     debug: options.Debug = False,
@@ -90,7 +94,9 @@ def queue(
 def top(
     slices: Annotated[int, typer.Option("--slices", min=1, max=1000, help="Slices of the pool.")] = 100,
     waiters: Annotated[int, typer.Option("--waiters", min=0, max=19_000, help="Requests that wait.")] = 1000,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long somebody looks.")] = 30.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=LONGEST_S, help="How long somebody looks.")
+    ] = 30.0,
     as_json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -118,7 +124,9 @@ def history(
 
 @group.command(epilog="Example: slicelock bench swap --gib 24 --cycles 5 --json")
 def swap(
-    gib: Annotated[float, typer.Option("--gib", min=0.25, help="GiB of tensors that each job has.")] = 24.0,
+    gib: Annotated[
+        float, typer.Option("--gib", min=0.25, max=MOST_GIB, help="GiB of tensors that each job has.")
+    ] = 24.0,
     cycles: Annotated[int, typer.Option("--cycles", min=2, help="How often each is measured.")] = 5,
     as_json: options.Json = False,
     debug: options.Debug = False,

@@ -13,6 +13,7 @@ from slicelock.bench.backlog import Backlog
 from slicelock.bench.figures import Goal, Spread, percentile
 from slicelock.bench.handoff import Handoff
 from slicelock.cli.bench import measuring
+from slicelock.cli.failures import ExitCode
 from tests.cli.conftest import Call
 from tests.cli.programs import alive, below, program
 from tests.support.wait import wait_until
@@ -111,3 +112,10 @@ def test_told_to_end_it_leaves_nothing(
         assert not list(Path(place).iterdir())
     wait_until(lambda: not [pid for pid in children if alive(pid)], what="its processes to be gone")
     assert not list(Path("/dev/shm").glob(f"slicelock-bench-*-{process.pid}-*"))
+
+
+@pytest.mark.parametrize("words", ["throughput --seconds", "top --seconds", "swap --gib"])
+@pytest.mark.parametrize("value", ["inf", "1e309", "1e30"])
+def test_what_never_ends_is_a_usage_error(call: Call, words: str, value: str) -> None:
+    ended = call("bench", *words.split(), value)
+    assert ended.code == ExitCode.USAGE and words.split()[1] in ended.complaint
