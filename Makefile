@@ -23,8 +23,8 @@ demo: install
 	@$(BIN)/slicelock demo
 
 test: install
-	$(BIN)/pytest -n auto --dist loadgroup -m 'not alone'
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/alone
+	$(BIN)/pytest tests/alone
 
 stateful: install
 	SLICELOCK_EXAMPLES=500 $(BIN)/pytest tests/stateful

@@ -6,13 +6,14 @@ missing server skips on a developer's machine and is an error where CI=true.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,6 +46,18 @@ settings.load_profile("untimed")
 def pytest_xdist_auto_num_workers() -> int:
     """Tests wait for two thirds of their time: `-n auto` starts three workers for each core."""
     return 3 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests are made, and all of them stay: looking for some that can go would take a quarter of
+    the time of every worker's start."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after the order has been made random

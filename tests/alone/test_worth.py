@@ -17,7 +17,7 @@ from slicelock.settings import StoreSettings
 from slicelock.store import EventReader
 from tests.support.sim_stage import ROOT, Stage
 
-pytestmark = [pytest.mark.one_server, pytest.mark.alone]  # it compares times of two runs
+pytestmark = pytest.mark.one_server
 
 TOLERANCE = 0.12
 STEPS = 8
