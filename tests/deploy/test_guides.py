@@ -145,6 +145,7 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.one_server
 def test_two_experiments_in_one_allocation_take_turns(
     server: EmbeddedServer, cluster: dict[str, str], tmp_path: Path

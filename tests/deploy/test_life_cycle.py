@@ -148,6 +148,7 @@ def deployment(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     made.close()
 
 
+@pytest.mark.slow
 def test_everybody_lives_a_whole_life_with_the_rights_of_the_file(deployment: Deployment) -> None:
     with deployment.agent():
         one = deployment.job("one")

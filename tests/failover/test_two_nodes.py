@@ -60,6 +60,7 @@ def change_setting(old: Node, primary: Node) -> None:
     primary.ask("CONFIG", "SET", "min-replicas-to-write", "0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heal", [start_replica, change_setting])
 def test_a_promoted_primary_without_replicas(
     deployment: Deployment,

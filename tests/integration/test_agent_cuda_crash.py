@@ -188,6 +188,7 @@ def test_n12_killed_at_every_point_of_a_switch(part: int) -> None:
         asyncio.run(play([-1, -1, point, -1]))
 
 
+@pytest.mark.slow
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.integers(-1, 90), min_size=3, max_size=5), st.randoms())
 def test_n12_killed_at_any_points(kills: list[int], rng: random.Random) -> None:

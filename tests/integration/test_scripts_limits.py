@@ -65,6 +65,7 @@ def test_a_turn_costs_the_same_with_many_waiters(world: World) -> None:
     assert commands_of(world, turn) <= few * 1.2 + 5
 
 
+@pytest.mark.slow
 def test_scenario_02_ten_thousand_dead_heads(world: World) -> None:
     """They are reaped in bounded batches; then one live waiter is granted, and nothing is left."""
     world.declare("a")
@@ -90,6 +91,7 @@ def test_scenario_02_ten_thousand_dead_heads(world: World) -> None:
     assert {event["run"] for event in world.events("held")} == {"r0", "live"}
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_by_name_and_takes_again(world: World) -> None:
     world.declare("a")
     world.declare("b")
