@@ -174,6 +174,8 @@ class BaseTurn(ABC):
             self._away |= held and not self._held and self._part.loss is None
 
     def _begun(self) -> None:
+        if (party := self._ground.party) and not self._part.agentless:
+            party.companion.hooks.check_back(self._part.slices_left)
         self._held, self._since = True, time.monotonic()
         if self._trace:
             self._trace.begun()

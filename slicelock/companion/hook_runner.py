@@ -10,12 +10,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import Future
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast, runtime_checkable
 
-from slicelock.errors import StoreUnavailable, TurnError
+from slicelock.errors import NotGranted, StoreUnavailable, TurnError
 from slicelock.exchange_place import page_of
 from slicelock.identity import ProcessIdentity
 from slicelock.protocol import HookAnswer, HookCommand
@@ -52,12 +52,20 @@ class Hook(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Offer:
-    """A hook, the slices it serves (empty: all of this process's), and the loop for its coroutines."""
+    """A hook, the slices it serves (empty: all of this process's), and the loop for its coroutines.
+
+    `away`: the slices for whose other runs it has made way. It moves all of its state or nothing, so that
+    this comes back when the last of them is this run's again.
+    """
 
     hook: Hook
     slices: tuple[str, ...]
     loop: asyncio.AbstractEventLoop | None
     state: str = LOADED
+    away: set[str] = field(default_factory=set[str])
+
+    def serves(self, name: str) -> bool:
+        return not self.slices or name in self.slices
 
     def described(self) -> dict[str, Any]:
         """What agents are told of it."""
@@ -74,7 +82,8 @@ class HookRunner:
     """Takes commands in order, one at a time; `answered` is called on its thread after each.
 
     An `offload` of what is offloaded already does nothing, and neither does a `reload` of what nobody has
-    touched. After a failure a `reload` always runs. `held` tells the slices of this process's turns.
+    touched, or what is still away for another slice. After a failure a `reload` runs. `held` tells the slices
+    of this process's turns.
     """
 
     def __init__(self, answered: Callable[[], None], held: Callable[[], Collection[str]] = tuple) -> None:
@@ -104,6 +113,17 @@ class HookRunner:
             self._accepted.add(key)
             self._queue.put(command)
         self.go_on()
+
+    def check_back(self, slices: Collection[str]) -> None:
+        """Raise NotGranted for a turn on these slices that begins while the state of a hook is away: it
+        serves another slice too, for whose next run it has made way."""
+        for offer in list(self.offers):
+            if offer.state != LOADED and any(map(offer.serves, slices)):
+                name = type(offer.hook).__name__
+                raise NotGranted(
+                    f"No turn on {' '.join(slices)}: {name} has not brought its state back.",
+                    advice="Take turns on all it serves, or register(…, slices=…) a hook for each slice.",
+                )
 
     def call(self, work: Callable[[], None]) -> None:
         """Run a user's callback on this thread."""
@@ -162,14 +182,13 @@ class HookRunner:
     def _run_hooks(self, what: str, name: str, page: Path | None) -> tuple[int, str]:
         """Bytes moved, and why it failed, if it did. `page`: over which it exchanges the device with another
         run, if the agent has laid one out."""
-        offers = [offer for offer in self.offers if not offer.slices or name in offer.slices]
+        offers = [offer for offer in self.offers if offer.serves(name)]
+        verb = self._offload if what == "offload" else _reload
         moved = 0
         for offer in offers if what == "offload" else reversed(offers):
             before = serving.set(name)  # in this thread, and in the tasks that it gives to event loops
             try:
-                if what == "offload":
-                    self._refuse_in_use(offer, name)
-                moved += _run_one(offer, what, page)
+                moved += verb(offer, name, page)
             except BaseException as failure:
                 log.exception("%s of %s for %s failed", what, type(offer.hook).__name__, name)
                 return moved, f"{type(offer.hook).__name__}.{what}: {_reason(failure)}"
@@ -177,14 +196,30 @@ class HookRunner:
                 serving.reset(before)
         return moved, ""
 
-    def _refuse_in_use(self, offer: Offer, name: str) -> None:
-        """A hook cannot move the state of one slice alone; that of another one may be at work."""
-        used = [one for one in self._held() if one != name and (not offer.slices or one in offer.slices)]
-        if used and offer.state != OFFLOADED:
-            raise TurnError(
-                f"It serves {used[0]} too, where this run has its turn.",
-                advice=f"Register a hook for each slice: register(…, slices={name!r}).",
-            )
+    def _offload(self, offer: Offer, name: str, page: Path | None) -> int:
+        moved = 0
+        if offer.state != OFFLOADED:
+            before, offer.state = offer.state, UNSURE  # first: a turn that begins now sees it, or is seen
+            if used := [one for one in self._held() if one != name and offer.serves(one)]:
+                offer.state = before
+                raise TurnError(
+                    f"It serves {used[0]} too, where this run has its turn.",
+                    advice=f"Register a hook for each slice: register(…, slices={name!r}).",
+                )
+            moved = _move(offer, "offload", page)
+            offer.state = OFFLOADED
+        offer.away.add(name)
+        return moved
+
+
+def _reload(offer: Offer, name: str, page: Path | None) -> int:
+    offer.away.discard(name)
+    if offer.away or offer.state == LOADED:
+        return 0
+    offer.state = UNSURE
+    moved = _move(offer, "reload", page)
+    offer.state = LOADED
+    return moved
 
 
 def _reason(failure: BaseException) -> str:
@@ -198,11 +233,7 @@ def _key(command: HookCommand) -> tuple[str, str]:
     return str(command["n"]), str(command["what"])
 
 
-def _run_one(offer: Offer, what: str, page: Path | None) -> int:
-    settled = OFFLOADED if what == "offload" else LOADED
-    if offer.state == settled:
-        return 0
-    offer.state = UNSURE
+def _move(offer: Offer, what: str, page: Path | None) -> int:
     method = getattr(offer.hook, what)
     if page is not None and getattr(offer.hook, "overlaps", False):
         result = method(exchange=page)
@@ -212,7 +243,6 @@ def _run_one(offer: Offer, what: str, page: Path | None) -> int:
         result = method()
         if inspect.isawaitable(result):
             result = _on_loop(offer, lambda: _awaited(cast(Awaitable[Any], result)))
-    offer.state = settled
     return min(max(result, 0), MOST_BYTES) if isinstance(result, int) else 0
 
 

@@ -147,6 +147,36 @@ def test_a_hook_of_several_slices_is_not_called_while_one_is_in_use(
     assert log == ["r1 offload"]
 
 
+@pytest.mark.parametrize("slices", [(), ("a", "b")])
+def test_no_turn_begins_while_the_state_is_away_for_another_slice(
+    side: Side, slices: tuple[str, ...]
+) -> None:
+    log: list[str] = []
+    register(side, Recorder(log, "r1"), "r1", slices=slices)
+    side.give(side.acquire("a", "b", run="r1"))
+    side.give(side.acquire("b", run="r2"))
+    assert log == ["r1 offload"]
+    with pytest.raises(NotGranted, match="No turn on a: Recorder has not brought its state back"):
+        side.acquire("a", run="r1")
+    side.give(side.acquire("a", run="r2"))  # nothing is left of the refused one
+    side.give(side.acquire("a", "b", run="r1"))
+    assert log == ["r1 offload", "r1 reload"]
+
+
+def test_the_state_of_several_slices_comes_back_when_the_last_of_them_does(side: Side) -> None:
+    log: list[str] = []
+    register(side, Recorder(log, "r1"), "r1")
+    side.give(side.acquire("a", "b", run="r1"))
+    others = side.acquire("a", "b", run="r2")
+    side.give(others, "b")
+    with pytest.raises(NotGranted, match="No turn on b: Recorder has not brought its state back"):
+        side.acquire("b", run="r1")
+    assert log == ["r1 offload"]  # the other run is at work on a
+    side.give(others)
+    side.give(side.acquire("a", "b", run="r1"))
+    assert log == ["r1 offload", "r1 reload"]
+
+
 def test_a_slow_hook_stops_no_heartbeat(side: Side) -> None:
     """The run holds another slice meanwhile, for several leases."""
     log: list[str] = []
