@@ -19,7 +19,7 @@ from slicelock.client.absence import Absences
 from slicelock.client.ground import Ground
 from slicelock.companion import LoopInbox, Party, ThreadInbox
 from slicelock.errors import ConfigurationError, LeaseLost, TurnError
-from slicelock.protocol import Part, Wish, abandon, acquire, give_back, lose
+from slicelock.protocol import Part, Wish, abandon, give_back, lose
 from slicelock.protocol.refusals import named
 
 log = logging.getLogger("slicelock")
@@ -174,8 +174,6 @@ class BaseTurn(ABC):
             self._away |= held and not self._held and self._part.loss is None
 
     def _begun(self) -> None:
-        if (party := self._ground.party) and not self._part.agentless:
-            party.companion.hooks.check_back(self._part.slices_left)
         self._held, self._since = True, time.monotonic()
         if self._trace:
             self._trace.begun()
@@ -272,9 +270,8 @@ class BaseTurn(ABC):
         try:
             if party := self._ground.party:
                 await party.start_async()
-                await party.async_store().drive(party.without_dropped(self._part.lane))
                 self._part.owner, self._part.inbox = weakref.ref(self), (inbox := LoopInbox())
-                await party.async_store().drive(acquire(party.ledger, self._part), inbox)
+                await party.async_store().drive(party.acquire(self._part), inbox)
             self._begun()
         except BaseException as failure:
             self._interrupted(failure)
@@ -332,11 +329,10 @@ class Turn(BaseTurn):
         try:
             if party := self._ground.party:
                 party.start()
-                party.store.drive(party.without_dropped(self._part.lane))
                 self._part.owner = weakref.ref(self)
                 self._part.inbox = inbox = ThreadInbox(party.companion.ear)
                 try:
-                    party.store.drive(acquire(party.ledger, self._part), inbox)
+                    party.store.drive(party.acquire(self._part), inbox)
                 finally:
                     inbox.close()
             self._begun()

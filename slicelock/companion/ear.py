@@ -101,10 +101,13 @@ class Ear:
             return []
         if (lent := self._lent.get("to")) and not self._waits(lent):
             self.give_back(lent)
-        if not self._lent:
-            with self._lock:
+        # Not for ever: when it is taken back from two at once, a third may hear for whom it is not lent.
+        if not self._lent and self._lock.acquire(timeout=LENT_S):
+            try:
                 if not self._lent:
                     return self._subscription.listen(seconds)
+            finally:
+                self._lock.release()
         self._subscription.rest(min(seconds, LENT_S))
         if not self._lock.acquire(blocking=False):
             return []

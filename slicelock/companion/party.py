@@ -28,7 +28,7 @@ from slicelock.errors import SlicelockError, StoreTimeout, TurnError
 from slicelock.flow import Call, Flow, Wait
 from slicelock.loops import running_loop
 from slicelock.picture import Picture
-from slicelock.protocol import Ledger, Waker, Who, farewell, register
+from slicelock.protocol import Ledger, Part, Waker, Who, acquire, farewell, register
 from slicelock.settings import Mode, Settings
 from slicelock.store import AsyncStore, Epochs, Store
 from slicelock.wire import Status, StatusReply
@@ -95,11 +95,17 @@ class Party:
                 await inbox.wait(self.settings.store_timeout)
                 self._started = True
 
-    def without_dropped(self, lane: str) -> Flow[None]:
-        """Wait until the companion has ended the lane's turn, should it be one that nobody has any more."""
-        while (part := self.ledger.open_parts.get(lane)) and part.dropped:
+    def acquire(self, part: Part) -> Flow[None]:
+        """Wait until the part's turn begins. One in its lane that nobody has any more is ended first.
+
+        Raises what `protocol.acquire` does, and NotGranted when the state of a hook is away.
+        """
+        while (other := self.ledger.open_parts.get(part.lane)) and other.dropped:
             self.companion.wake()
             yield Wait(DROPPED_S)
+        yield from acquire(self.ledger, part)
+        if not part.agentless:
+            self.companion.hooks.check_back(part.slices_left)
 
     def async_store(self) -> AsyncStore:
         """The store for the running event loop."""

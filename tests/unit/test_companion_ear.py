@@ -85,13 +85,14 @@ class World:
         self.ear = Ear(self.messages, self._heed, lambda one: one in self.waiting)  # type: ignore[arg-type]
         self.ear._bell.ring = lambda: self.messages.ring(self.ear._bell)  # type: ignore[method-assign]
         self.inboxes: dict[str, ThreadInbox] = {}
-        self._ended = False
+        self._ended, self.rounds = False, 0
         self.companion = threading.Thread(target=self._listen, name="companion")
         self.companion.start()
         wait_until(lambda: self.messages.listener == "companion")
 
     def _listen(self) -> None:
         while not self._ended:
+            self.rounds += 1
             try:
                 for hint in self.ear.listen(60.0):
                     self._heed(hint)
@@ -188,6 +189,20 @@ def test_the_companion_listens_while_who_waits_is_busy(world: World) -> None:
 
 def assert_set(event: threading.Event) -> None:
     assert event.wait(10)
+
+
+def test_one_that_hears_though_the_ear_was_taken_back_holds_the_companion_up_for_a_moment(
+    world: World,
+) -> None:
+    """Heartbeats are the companion's too. Two had given the ear back, and one between them took it."""
+    thread = world.wait("a", lambda *_: None)
+    wait_until(lambda: world.messages.listener == "a")
+    world.ear._lent.clear()
+    before = world.rounds
+    wait_until(lambda: world.rounds > before + 2)
+    assert world.messages.listener == "a"
+    world.messages.say(Hint("c", "held", "a"))
+    thread.join()
 
 
 def test_one_that_ended_unseen_is_noticed(world: World) -> None:
