@@ -40,8 +40,9 @@ def parse_slices(options: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def _claim(device: str, name: str, owners: dict[str, str]) -> None:
     if device in owners:
+        both = f"slice {name} twice" if owners[device] == name else f"slice {owners[device]} and slice {name}"
         raise UsageError(
-            f"Device {device} is given to slice {owners[device]} and to slice {name}.",
+            f"Device {device} is given to {both}.",
             advice="A device belongs to one slice only.",
         )
     owners[device] = name
@@ -60,7 +61,7 @@ def accelerator_for(name: str, devices: Iterable[str], backends: Iterable[Backen
             )
         owners[owner.name] = owner
     if len(owners) > 1:
-        raise ConfigurationError(
+        raise UsageError(
             f"Slice {name} mixes devices of {' and '.join(sorted(owners))}.",
             advice="Give each kind of device a slice of its own.",
         )

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
-from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from slicelock.settings import WAYS
 
-SIZE, FLAG = TypeAdapter(ByteSize), TypeAdapter(bool)
+# A number in Lua is a double.
+SIZE, FLAG = TypeAdapter(Annotated[ByteSize, Field(ge=0, le=2**53)]), TypeAdapter(bool)
 
 Option = Annotated[
     list[str] | None,

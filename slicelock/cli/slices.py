@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -36,6 +37,7 @@ Agentless = Annotated[
         "Also takes a slice's nodes away, so that turns begin without its agents.",
     ),
 ]
+DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._/-]{0,127}")
 IsNode = Annotated[bool, typer.Option("--node", help="NAME is a node that is gone for good, not a slice.")]
 
 
@@ -48,6 +50,11 @@ def devices_by_node(given: list[str]) -> dict[str, list[str]]:
         if not sign or not devices:
             raise typer.BadParameter(
                 f"{option!r} is not NODE=DEVICES; for example gpu-1=0,1.", param_hint="--node"
+            )
+        if wrong := next((device for device in devices if not DEVICE.fullmatch(device)), None):
+            raise typer.BadParameter(
+                f"device {wrong!r} is not allowed; name GPUs by index or UUID, or as sim:<name>.",
+                param_hint="--node",
             )
         if options.checked_name("node", node, "--node") in nodes or len(set(devices)) < len(devices):
             raise typer.BadParameter(f"{option!r} names a node or a device twice.", param_hint="--node")

@@ -30,8 +30,8 @@ def test_slices_are_read() -> None:
         (["a=,"], "names no devices"),
         (["bad name=sim:0"], "'bad name' is not allowed"),
         (["a=sim:0", "a=sim:1"], "given twice"),
-        (["a=sim:0", "b=sim:1,sim:0"], "Device sim:0 is given to slice a and to slice b"),
-        (["a=sim:0,sim:0"], "Device sim:0 is given to slice a and to slice a"),
+        (["a=sim:0", "b=sim:1,sim:0"], "Device sim:0 is given to slice a and slice b"),
+        (["a=sim:0,sim:0"], "Device sim:0 is given to slice a twice"),
     ],
 )
 def test_what_makes_no_sense_is_named(options: list[str], says: str) -> None:
