@@ -159,8 +159,9 @@ class Away:
 
 
 def _can_leave(turn: Turn | AsyncTurn) -> bool:
-    """Whether it is held, or left by others at the moment, who are not the only ones to want it back."""
-    return not turn.over or (turn.absences.open and not turn.foreign)
+    """Whether it is held, or left by others at the moment, who are not the only ones to want it back. One
+    that was lost is left as well: this tells everybody of the loss, not just the first."""
+    return not turn.over or ((turn.absences.open or turn.loss is not None) and not turn.foreign)
 
 
 def _await(outcome: Future[None]) -> None:

@@ -201,9 +201,12 @@ async def test_a_turn_that_cannot_come_back_is_told_to_all(
     await inside(mine, looker, kind, body)
 
 
-async def test_a_lost_turn_is_told_to_all(mine: Slice, looker: ThreadSide, kind: str) -> None:
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_lost_turn_is_told_to_all(mine: Slice, looker: ThreadSide, kind: str, *, known: bool) -> None:
     async def body(turn: Turn | AsyncTurn) -> None:
         await asyncio.to_thread(looker.revoke, turn)
+        if known:
+            await wait_until_async(lambda: turn.loss)
         group = Together(2)
         for outcome in await asyncio.gather(*group.tasks, return_exceptions=True):
             assert isinstance(outcome, errors.Revoked)
