@@ -27,7 +27,7 @@ def remedy(text: str) -> str:
 
 @contextmanager
 def explained(failed: str, otherwise: str) -> Generator[None]:
-    """What the system refuses, as StoreUnavailable: it is needed on the way to Redis, and nothing was done.
+    """What the system refuses, as StoreUnavailable: without it Redis is not reached, or not started.
 
     `failed` is what cannot be done, and `otherwise` the remedy where nothing is short.
     """

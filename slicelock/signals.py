@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 
@@ -32,7 +32,7 @@ def handled(
 
 
 @contextmanager
-def held_back() -> Generator[None]:
+def put_off() -> Generator[None]:
     """A signal that asks to end waits for the end of the block, whose code would lose it, or make an error of
     its own out of what the handler raises. Not in other threads, where no handler runs.
     """
@@ -44,9 +44,14 @@ def held_back() -> Generator[None]:
         with handled(mine, lambda number, frame: came.append((number, frame))):
             yield
     finally:
-        for number, frame in came:
-            handler = signal.getsignal(number)
-            handler(number, frame) if callable(handler) else signal.raise_signal(number)
+        with ExitStack() as each:  # all of them, whatever one raises
+            for number, frame in reversed(came):
+                each.callback(_deliver, number, frame)
+
+
+def _deliver(number: int, frame: FrameType | None) -> None:
+    handler = signal.getsignal(number)
+    handler(number, frame) if callable(handler) else signal.raise_signal(number)
 
 
 def end_as_others() -> None:

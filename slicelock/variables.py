@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from slicelock.errors import ConfigurationError
 from slicelock.exits import UsageError
 from slicelock.shortage import remedy
-from slicelock.signals import held_back
+from slicelock.signals import put_off
 from slicelock.words import gb
 
 PREFIX = "SLICELOCK_"
@@ -49,7 +49,7 @@ class Variables(BaseSettings):
         """Pydantic builds a kind's schema at its first use, in code that loses an interrupt, or takes it for
         a fault of the schema."""
         if not cls.__pydantic_complete__:
-            with held_back():
+            with put_off():
                 cls.model_rebuild()
         return super().__new__(cls)
 

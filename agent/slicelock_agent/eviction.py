@@ -66,11 +66,11 @@ class Eviction:
         if self._at.is_empty_of(self._stay):
             self._page.drop(self._run)
             return Outcome(True)
-        poisoned, reasons = self._stay.state is RunState.POISONED, list[str]()
-        for way in self._ways:
-            if poisoned and way != "kill":
-                reasons.append("its state can neither be saved nor brought back")
-                continue
+        ways, reasons = self._ways, list[str]()
+        if self._stay.state is RunState.POISONED:
+            ways = tuple(way for way in ways if way == "kill")
+            reasons.append("its state can neither be saved nor brought back")
+        for way in ways:
             tried = await verbs[way]()
             if tried.why and tried.why not in reasons:
                 reasons.append(tried.why)

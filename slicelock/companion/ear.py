@@ -102,7 +102,7 @@ class Ear:
         if (lent := self._lent.get("to")) and not self._waits(lent):
             self.give_back(lent)
         # Not for ever: when it is taken back from two at once, a third may hear for whom it is not lent.
-        if not self._lent and self._lock.acquire(timeout=LENT_S):
+        if not self._lent and self._lock.acquire(timeout=max(0.0, min(seconds, LENT_S))):
             try:
                 if not self._lent:
                     return self._subscription.listen(seconds)

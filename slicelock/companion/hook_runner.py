@@ -93,7 +93,9 @@ class HookRunner:
         self._accepted: set[tuple[str, str]] = set()
         self._queue: SimpleQueue[HookCommand | Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._stopped = False
+        # Over what is decided, not over what is done. A signal handler may come to it in the middle.
+        self._lock = threading.RLock()
 
     def offer(self, offer: Offer) -> None:
         """Have one more hook. The same object again stays one: it serves the slices of both, on the newer
@@ -117,13 +119,14 @@ class HookRunner:
     def check_back(self, slices: Collection[str]) -> None:
         """Raise NotGranted for a turn on these slices that begins while the state of a hook is away: it
         serves another slice too, for whose next run it has made way."""
-        for offer in list(self.offers):
-            if offer.state != LOADED and any(map(offer.serves, slices)):
-                name = type(offer.hook).__name__
-                raise NotGranted(
-                    f"No turn on {' '.join(slices)}: {name} has not brought its state back.",
-                    advice="Take turns on all it serves, or register(…, slices=…) a hook for each slice.",
-                )
+        with self._lock:
+            ours = [offer for offer in self.offers if any(map(offer.serves, slices))]
+            away = next((type(offer.hook).__name__ for offer in ours if offer.state != LOADED), "")
+        if away:
+            raise NotGranted(
+                f"No turn on {' '.join(slices)}: {away} has not brought its state back.",
+                advice="Take turns on all it serves, or register(…, slices=…) a hook for each slice.",
+            )
 
     def call(self, work: Callable[[], None]) -> None:
         """Run a user's callback on this thread."""
@@ -137,14 +140,17 @@ class HookRunner:
 
     def stop(self) -> threading.Thread | None:
         """End after what is under way; the thread to wait for."""
-        if self._thread is not None:
-            self._queue.put(None)
-        return self._thread
+        with self._lock:
+            self._stopped = True
+            if self._thread is not None:
+                self._queue.put(None)
+            return self._thread
 
     def go_on(self) -> None:
         """Have a thread for what waits. There may be none to be had; then this is to be called again."""
-        with self._starting:
-            if self._queue.empty() or (self._thread is not None and self._thread.is_alive()):
+        with self._lock:
+            started = self._thread is not None and self._thread.is_alive()
+            if self._stopped or started or self._queue.empty():
                 return
             self._thread = threading.Thread(target=self._run, name="slicelock-hooks", daemon=True)
             try:
@@ -199,9 +205,10 @@ class HookRunner:
     def _offload(self, offer: Offer, name: str, page: Path | None) -> int:
         moved = 0
         if offer.state != OFFLOADED:
-            before, offer.state = offer.state, UNSURE  # first: a turn that begins now sees it, or is seen
-            if used := [one for one in self._held() if one != name and offer.serves(one)]:
-                offer.state = before
+            with self._lock:  # a turn that begins now is seen here, or sees it
+                used = [one for one in self._held() if one != name and offer.serves(one)]
+                offer.state = offer.state if used else UNSURE
+            if used:
                 raise TurnError(
                     f"It serves {used[0]} too, where this run has its turn.",
                     advice=f"Register a hook for each slice: register(…, slices={name!r}).",

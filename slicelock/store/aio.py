@@ -178,7 +178,7 @@ class AsyncStore(AsyncConnection):
             return explain(reply, self._endpoint.place, sent=True)
         try:
             return reply if call is None else call.decode(reply)
-        except StoreError as failure:
+        except SlicelockError as failure:
             return failure
 
     def _await_replicas(self, grant: Any, take: Take) -> None:

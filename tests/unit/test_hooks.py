@@ -8,13 +8,14 @@ import logging
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 
 from slicelock.companion import Offer
 from slicelock.companion.hook_runner import HookRunner
-from slicelock.errors import ConfigurationError
+from slicelock.errors import ConfigurationError, NotGranted
 from slicelock.hooks import Hook, SelfOffload
 from tests.support.shortage import no_threads
 from tests.support.wait import wait_until, wait_until_async
@@ -359,3 +360,37 @@ def test_any_object_with_the_two_methods_is_a_hook() -> None:
     assert Offer(Recorder(), (), None).described() == {
         **{"name": "Recorder", "slices": [], "self": False, "residue": 0, "overlaps": False},
     }
+
+
+def test_nothing_begins_after_the_end(runner: HookRunner) -> None:
+    hook = Recorder()
+    runner.offers = [Offer(hook, (), None)]
+    run(runner, 5, "offload")
+    ended = runner.stop()
+    assert ended
+    ended.join()
+    runner.submit(command(6, "reload"))
+    assert runner.stop() is ended
+    assert not ended.is_alive()
+
+
+def test_a_turn_and_an_offload_for_another_slice_never_refuse_each_other() -> None:
+    """The turn is told first, so that either sees the other; and only one gives way."""
+    held: list[str] = []
+    runner = HookRunner(lambda: None, lambda: held)
+    runner.offers = [Offer(Recorder(), ("a", "b"), None)]
+    for number in range(1, 200):
+        held.clear()
+        runner.submit(command(number, "offload"))
+        held.append("b")
+        try:
+            runner.check_back(["b"])
+        except NotGranted:
+            began = False
+        else:
+            began = True
+        answer = wait_until(partial(runner.answers.get, (str(number), "offload")))
+        assert began == (answer["outcome"] == "failed")
+        run(runner, number, "reload")
+    if thread := runner.stop():
+        thread.join()

@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from slicelock.signals import handled, held_back
+from slicelock.signals import handled, put_off
 from slicelock.variables import Variables
 
 
@@ -48,9 +48,22 @@ def test_it_comes_after_the_block_also_when_that_fails() -> None:
     log: list[str] = []
     before = signal.getsignal(signal.SIGTERM)
     with handled([signal.SIGTERM], lambda *_: log.append("told")):
-        with pytest.raises(ValueError, match="mine"), held_back():
+        with pytest.raises(ValueError, match="mine"), put_off():
             signal.raise_signal(signal.SIGTERM)
             log.append("goes on")
             raise ValueError("mine")
         assert log == ["goes on", "told"]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_all_of_several_come_also_when_the_first_ends_what_is_done() -> None:
+    log: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        log.append(number)
+        raise KeyboardInterrupt
+
+    with handled([signal.SIGINT, signal.SIGTERM], note), pytest.raises(KeyboardInterrupt), put_off():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+    assert log == [signal.SIGINT, signal.SIGTERM]
