@@ -32,7 +32,8 @@ def exports(process: subprocess.Popen[str], count: int = 4) -> dict[str, str]:
 def left_in_memory() -> set[Path]:
     """The folders in shared memory whose maker has ended; others on this machine may use theirs."""
     folders = Path("/dev/shm").glob("slicelock-up-*")
-    return {folder for folder in folders if not alive(int(folder.name.split("-")[3]))}
+    # In this order: one that is about to end removes its folder first.
+    return {folder for folder in folders if not alive(int(folder.name.split("-")[3])) and folder.exists()}
 
 
 @pytest.fixture(autouse=True)
