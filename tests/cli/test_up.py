@@ -42,6 +42,7 @@ def nothing_in_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = left_in_memory()
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as place:  # short: it holds a unix socket
         monkeypatch.setenv("TMPDIR", place)
+        monkeypatch.setattr(tempfile, "tempdir", None)  # what is found here would be kept for other tests
         yield Path(place)
         assert not list(Path(place).iterdir())
     assert left_in_memory() <= before

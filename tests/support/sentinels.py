@@ -23,10 +23,11 @@ import redis
 from redis.exceptions import RedisError
 
 from slicelock import children
-from slicelock.embedded import EmbeddedServer, free_port
+from slicelock.embedded import EmbeddedServer
 from slicelock.errors import StoreError
 from slicelock.scratch import scratch
 from tests.support.certificates import Certificates
+from tests.support.ports import port_to_keep
 from tests.support.scripts import connect
 from tests.support.server_binaries import with_debug
 from tests.support.wait import wait_until
@@ -78,7 +79,7 @@ class Node(EmbeddedServer, Process):
     """A primary or replica. It keeps its port when it is started again."""
 
     def __init__(self, binary: str | Path, options: Mapping[str, str], security: Security) -> None:
-        port = free_port()
+        port = port_to_keep()
         self.address, self._password = ("127.0.0.1", port), security.password
         plain = port if security.certificates is None else None
         super().__init__(binary=binary, port=plain, options={**options, **security.of_node(port)})
@@ -110,7 +111,7 @@ class Sentinel(Process):
     def __init__(
         self, binary: str | Path, folder: Path, primary: tuple[str, int], security: Security
     ) -> None:
-        self.address = ("127.0.0.1", free_port())
+        self.address = ("127.0.0.1", port_to_keep())
         self._binary, self._file = str(binary), folder / f"sentinel-{self.address[1]}.conf"
         self._socket, self._password = self._file.with_suffix(".sock"), security.sentinel_password
         host, port = primary
