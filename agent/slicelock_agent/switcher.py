@@ -310,7 +310,7 @@ class Switcher:
             self._fail(action.step, action.run, outcome.reason)
 
     def _fail(self, step: Step, run: str, reason: str) -> None:
-        """End the switch. Only a run whose page says that it is lost is told as lost."""
+        """End the switch, if it still asks. Only a run whose page says that it is lost is told as lost."""
         match step:
             case Step.EVICT | Step.WIPE | Step.BLOCK:
                 self._switch.fail("evict", run, reason)

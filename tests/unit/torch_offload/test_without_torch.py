@@ -71,12 +71,18 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor, strided="strided", nn=nn))  # type: ignore[arg-type]
 
 
-def test_a_step_after_the_end_pins_nothing(
-    offload: Any, machine: HostMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def prepared(offload: Any) -> tuple[Optimizer, Any]:
+    """An optimizer, and its hook, which has pinned all that it needs."""
     optimizer = Optimizer(Tensor())
     hook = offload(optimizer)
     assert hook.prepare(10)
+    return optimizer, hook
+
+
+def test_a_step_after_the_end_pins_nothing(
+    offload: Any, machine: HostMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    optimizer, hook = prepared(offload)
     assert machine.device(0).pinned
     hook.close()
     assert not machine.device(0).pinned
@@ -128,9 +134,7 @@ def test_a_forked_child_has_nothing_to_read(offload: Any, monkeypatch: pytest.Mo
 def test_a_forked_child_closes_and_pins_nothing(
     offload: Any, machine: HostMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    optimizer = Optimizer(Tensor())
-    hook = offload(optimizer)
-    assert hook.prepare(10)
+    optimizer, hook = prepared(offload)
     with monkeypatch.context() as patched:
         patched.setattr(os, "getpid", lambda: 1)
         patched.setattr(hook, "_lock", None)  # another thread may have had it
